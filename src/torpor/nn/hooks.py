@@ -1,4 +1,6 @@
-"""Hooks of modules: functions that are called before and after `forward`, and with gradients."""
+"""Hooks of modules: functions that are called before and after `forward`, with gradients, and as
+the state is given or taken over.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,17 @@ class Hooks:
     Nothing in it is part of the module's state.
     """
 
-    __slots__ = ("before", "after", "down", "up")
+    __slots__ = ("before", "after", "down", "up", "saving", "saved", "loading", "loaded")
 
     def __init__(self) -> None:
         self.before: list[Any] = []
         self.after: list[Any] = []
         self.down: list[Any] = []
         self.up: list[Any] = []
+        self.saving: list[Any] = []
+        self.saved: list[Any] = []
+        self.loading: list[Any] = []
+        self.loaded: list[Any] = []
 
     def add(
         self, when: str, hook: Hook, first: bool, keywords: bool = False, always: bool = False
@@ -101,6 +107,12 @@ def of(module: Module) -> Hooks:
     if module._hooks is None:
         module._hooks = Hooks()
     return module._hooks
+
+
+def those(module: Module, when: str) -> list[Hook]:
+    """The hooks of a module that are called then."""
+    found = () if module._hooks is None else attribute(module._hooks, when)
+    return [hook for hook, *_ in found]
 
 
 def _replaced(given: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:

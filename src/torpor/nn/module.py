@@ -10,7 +10,7 @@ from typing import Any
 
 from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
-from torpor.nn import hooks, state
+from torpor.nn import hooks, module_state, state
 from torpor.tensor import Tensor, mode
 from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
@@ -224,8 +224,7 @@ class Module:
         that are not trained. They are put into `destination`, if there is one.
         """
         found: dict[str, Tensor] = {} if destination is None else destination
-        for name, tensor in state.get_state_dict(self, prefix.removesuffix(".")).items():
-            found[name] = tensor if keep_vars else tensor.detach()
+        module_state.give(self, found, prefix, keep_vars)
         return found
 
     def load_state_dict(
@@ -234,7 +233,17 @@ class Module:
         """Copy values in by name; with `strict`, missing and unexpected names are errors, else the
         result names them. With `assign` formats become those of the values.
         """
-        return state.load_state_dict(self, values, strict, assign)
+        return module_state.take(self, values, strict, assign)
+
+    def get_extra_state(self) -> Any:
+        """What the module's state has beside tensors, where a subclass says so: `state_dict` has it
+        as "_extra_state", and `set_extra_state` is given it back by `load_state_dict`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no state beside its tensors")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take over what `get_extra_state` gave."""
+        raise NotImplementedError(f"{type(self).__name__} has no state beside its tensors")
 
     # --- all that is inside -----------------------------------------------------------------------
     def train(self, mode: bool = True) -> Module:
@@ -271,6 +280,15 @@ class Module:
             if tensor.grad is not None:
                 tensor.grad = tensor.grad.to(moved.device, moved.dtype)
             become(tensor, moved if moved is not before else moved.clone())
+        return self
+
+    def to_empty(self, *, device: str | None, recurse: bool = True) -> Module:
+        """Give every tensor, or without `recurse` those directly inside, memory on a device, with
+        anything in it; gives the module. What was made on "NULL" can be loaded into then.
+        """
+        for tensor in (*self.parameters(recurse), *self.buffers(recurse)):
+            tensor.grad = None
+            become(tensor, tensor.detach().empty_like(device=device))
         return self
 
     def cpu(self) -> Module:
@@ -331,6 +349,29 @@ class Module:
         positional arguments; what it gives, unless None, are the gradients that go on.
         """
         return hooks.of(self).add("up", hook, prepend)
+
+    def register_state_dict_pre_hook(self, hook: hooks.Hook) -> hooks.Removable:
+        """Call `hook(module, prefix, keep_vars)` before `state_dict`, also of a module around."""
+        return hooks.of(self).add("saving", hook, False)
+
+    def register_state_dict_post_hook(self, hook: hooks.Hook) -> hooks.Removable:
+        """Call `hook(module, state_dict, prefix, local_metadata)` with what `state_dict` found, to
+        be changed in place; the module's names begin with the prefix. Metadata are an empty dict.
+        """
+        return hooks.of(self).add("saved", hook, False)
+
+    def register_load_state_dict_pre_hook(self, hook: hooks.Hook) -> hooks.Removable:
+        """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        unexpected_keys, error_msgs)` before `load_state_dict`, with a copy of the values that may
+        be changed, and lists that may be added to.
+        """
+        return hooks.of(self).add("loading", hook, False)
+
+    def register_load_state_dict_post_hook(self, hook: hooks.Hook) -> hooks.Removable:
+        """Call `hook(module, incompatible_keys)` after `load_state_dict`, inner modules' first:
+        what it leaves in the lists `missing_keys` and `unexpected_keys` is an error if `strict`.
+        """
+        return hooks.of(self).add("loaded", hook, False)
 
     # --- words ------------------------------------------------------------------------------------
     def extra_repr(self) -> str:

@@ -138,12 +138,30 @@ def load_state_dict(
     """
     if not isinstance(values, Mapping):
         raise DTypeError(f"a state is tensors by name, not {type(values).__name__}")
+    misfit = misfit_of(model, values)
+    if strict:
+        refuse(misfit)
+    take_over(model, values, assign)
+    return misfit
+
+
+def misfit_of(model: Any, values: Mapping[str, Any]) -> Misfit:
+    """Which names only one side has."""
     own = get_state_dict(model)
     missing = [name for name in own if name not in values]
-    misfit = Misfit(missing, [name for name in values if name not in own])
-    if strict and any(misfit):
-        what = f"missing {missing}, unexpected {misfit.unexpected_keys}"
-        raise StateError(f"the state does not fit: {what}")
+    return Misfit(missing, [name for name in values if name not in own])
+
+
+def refuse(misfit: Misfit, *further: str) -> None:
+    """A `StateError` if there are names that only one side has, or more to say."""
+    if any(misfit) or further:
+        what = f"missing {misfit.missing_keys}, unexpected {misfit.unexpected_keys}"
+        raise StateError("; ".join([f"the state does not fit: {what}", *further]))
+
+
+def take_over(model: Any, values: Mapping[str, Any], assign: bool = False) -> None:
+    """Copy the values of which the model has the names: see `load_state_dict`."""
+    own = get_state_dict(model)
     both = own.keys() & values.keys()
     for name in both:
         if np.shape(values[name]) != tuple(own[name].shape):
@@ -161,4 +179,3 @@ def load_state_dict(
     chosen = [own[name] for name in both]
     if chosen:
         chosen[0].realize(*chosen[1:])
-    return misfit

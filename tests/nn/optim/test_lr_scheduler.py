@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor, nn, optim
 from torpor.base.errors import TorporError
 from torpor.nn.optim import lr_scheduler
@@ -297,3 +298,49 @@ def test_the_first_rate_that_a_schedule_noted_may_be_forgotten():
     assert optim.lr_scheduler.StepLR(optimiser, 1).base_lrs == [0.5]
     with pytest.raises(ValueError, match="keeps its lr"):
         del optimiser.param_groups[0]["lr"]
+
+
+def written(library):
+    """A schedule that is written as for PyTorch, of its schedules or torpor's."""
+
+    class Warmup(library.optim.lr_scheduler.LRScheduler):
+        def __init__(self, optimizer, steps, last_epoch=-1):
+            self.steps = steps
+            super().__init__(optimizer, last_epoch)
+
+        def get_lr(self):
+            share = min(1, (self.last_epoch + 1) / self.steps)
+            return [base * share for base in self.base_lrs]
+
+    return Warmup
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of PyTorch, on the order of steps
+def test_a_schedule_that_is_written_as_for_pytorch():
+    found = []
+    for library in (pytest.importorskip("torch"), torpor):
+        weight, other = library.ones(1), library.ones(1)
+        groups = [{"params": [weight.requires_grad_()], "lr": 4.0}, {"params": [other]}]
+        rule = library.optim.SGD(groups, lr=1.0)
+        schedule, made = written(library)(rule, 4), []
+        for _ in range(5):
+            made.append(schedule.get_last_lr())
+            schedule.step()
+        schedule.step(1)
+        made.append(schedule.get_last_lr())
+        resumed = written(library)(rule, steps=2, last_epoch=0)
+        found.append((made, schedule.last_epoch, schedule.steps, resumed.get_last_lr()))
+    assert found[0] == found[1]
+
+
+def test_a_schedule_of_torpor_with_a_constructor_of_its_own():
+    class Halved(lr_scheduler.StepLR):
+        def __init__(self, optimizer, *, every):
+            super().__init__(optimizer, every, gamma=0.5)
+
+        def get_lr(self):
+            return [max(0.2, rate) for rate in super().get_lr()]
+
+    rule = optimiser(1.0)
+    assert rates(rule, Halved(rule, every=2), 6) == [1, 1, 0.5, 0.5, 0.25, 0.25]
+    assert rates(rule, Halved(rule, every=1), 2) == [0.2, 0.2]

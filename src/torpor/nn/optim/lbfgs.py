@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torpor.base.errors import GradientError, ShapeError, ValueRangeError
+from torpor.nn.optim.hooked import with_hooks
 from torpor.nn.optim.optimizer import Optimizer
 from torpor.tensor import Tensor, enable_grad, no_grad
 
@@ -55,6 +56,7 @@ class LBFGS(Optimizer):
         if self.param_groups or options["maximize"]:
             raise ValueRangeError("LBFGS has one group of parameters, and makes the loss less")
 
+    @with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Up to `max_iter` iterations; gives the loss before them."""
         if closure is None:
@@ -100,11 +102,13 @@ class LBFGS(Optimizer):
             "prev_flat_grad": Tensor(self._before), "prev_loss": self._loss,
         }}  # fmt: skip
 
+    @with_hooks
     def state_dict(self) -> dict[str, Any]:
         """What is kept, under 0, and the group, as PyTorch lays them out."""
         kept = dict(enumerate(self.state.values()))
         return {**super().state_dict(), "state": kept}
 
+    @with_hooks
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave, here or in PyTorch, for as many numbers."""
         kept = dict(state_dict["state"].get(0, {})) if "state" in state_dict else {}

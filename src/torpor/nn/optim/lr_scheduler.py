@@ -8,108 +8,15 @@ there may be chained: each acts on the rate that the others left. An argument ou
 from __future__ import annotations
 
 import bisect
-import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 from torpor.base.errors import DTypeError, ValueRangeError
-from torpor.nn.optim.optimizer import REQUIRED, Group, Optimizer, signature_of
-from torpor.tensor.spelling import bound_to, within
+from torpor.nn.optim.optimizer import REQUIRED, Group, Optimizer
+from torpor.nn.optim.schedule import LRScheduler, check_optimiser, check_schedules
+from torpor.tensor.spelling import within
 
-
-class LRScheduler:
-    """Base: subclasses say the rate that follows `now` at step `last_epoch`. `last_epoch` is -1 for
-    a schedule that begins, else the number of the step that it goes on from. The `options` of a
-    constructor are attributes.
-    """
-
-    options: ClassVar[Mapping[str, Any]] = {}  # of the constructor, with their defaults
-    __signature__: ClassVar[inspect.Signature]
-    optimizer: Optimizer
-    last_epoch: int
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-    def __init_subclass__(cls) -> None:
-        if "options" in vars(cls):
-            own = {"optimizer": REQUIRED, **cls.options, "last_epoch": -1}
-            cls.__signature__ = signature_of(own)
-        elif "__init__" in vars(cls):
-            own_init = inspect.signature(vars(cls)["__init__"])
-            cls.__signature__ = own_init.replace(parameters=[*own_init.parameters.values()][1:])
-
-    def __init__(self, *arguments: Any, **options: Any):
-        bound = bound_to(self, self.__signature__, arguments, options)
-        bound.apply_defaults()
-        vars(self).update(bound.arguments)
-        _check_optimiser(self, self.optimizer)
-        self.begin()
-        for group in self.optimizer.param_groups:
-            if self.last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
-            elif "initial_lr" not in group:
-                raise ValueRangeError("a schedule that goes on needs groups with an initial_lr")
-        self.base_lrs = [float(group["initial_lr"]) for group in self.optimizer.param_groups]
-        self.step()
-
-    def begin(self) -> None:
-        """Look at the options before the first step."""
-
-    def rate(self, base: float, now: float, place: int) -> Any:
-        """The rate of a group that began with `base`, has `now`, and is number `place`."""
-        raise NotImplementedError
-
-    def for_each_group(self, given: Any) -> list[Any]:
-        """What is given for each group, or once for all."""
-        several = isinstance(given, Sequence)
-        return list(given) if several else [given] * len(self.optimizer.param_groups)
-
-    def get_last_lr(self) -> list[float]:
-        """The rate of each group."""
-        return [float(group["lr"]) for group in self.optimizer.param_groups]
-
-    def step(self, epoch: int | None = None) -> None:
-        """Go on to the next rates, or to those of step `epoch`."""
-        groups = self.optimizer.param_groups
-        rates = self.get_last_lr() if epoch is None else self.base_lrs
-        for at in [self.last_epoch + 1] if epoch is None else range(epoch + 1):
-            self.last_epoch = at
-            rates = [
-                self.rate(base, now, place)
-                for place, (base, now) in enumerate(zip(self.base_lrs, rates, strict=True))
-            ]
-        for group, rate in zip(groups, rates, strict=True):
-            if rate != group["lr"]:
-                group["lr"] = rate
-
-    def state_dict(self) -> dict[str, Any]:
-        """Its numbers, without the optimiser and without functions."""
-        return {k: v for k, v in vars(self).items() if k != "optimizer" and not callable(v)
-                and not (isinstance(v, list) and any(map(callable, v)))}  # fmt: skip
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
-        vars(self).update(state_dict)
-
-
-def _check_optimiser(schedule: Any, optimiser: Any) -> None:
-    if not hasattr(optimiser, "param_groups"):
-        raise DTypeError(f"{type(schedule).__name__} is of an optimiser, not {optimiser!r}")
-
-
-def _check_schedules(schedule: Any, optimiser: Any, parts: Sequence[Any]) -> None:
-    """Raise unless the parts are schedules of one optimiser."""
-    _check_optimiser(schedule, optimiser)
-    for part in parts:
-        if getattr(part, "optimizer", None) is not optimiser:
-            what = f"{type(schedule).__name__} joins schedules of its optimiser, not {part!r}"
-            raise ValueRangeError(what)
-
-
-LRScheduler.__signature__ = signature_of({"optimizer": REQUIRED, "last_epoch": -1})
 _LRScheduler = LRScheduler  # the older name
 
 
@@ -369,7 +276,7 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueRangeError(f"no mode {mode!r} with threshold_mode {threshold_mode!r}")
         if not factor < 1:
             raise ValueRangeError(f"factor is below 1, not {factor}")
-        _check_optimiser(self, optimizer)
+        check_optimiser(self, optimizer)
         self.optimizer, self.last_epoch = optimizer, 0
         self.mode, self.factor, self.patience, self.cooldown = mode, factor, patience, cooldown
         self.threshold, self.threshold_mode, self.eps = threshold, threshold_mode, eps
@@ -440,7 +347,7 @@ class SequentialLR(LRScheduler):
         milestones: Sequence[int],
         last_epoch: int = -1,
     ):
-        _check_schedules(self, optimizer, schedulers)
+        check_schedules(self, optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueRangeError(f"{len(schedulers)} schedules change {len(schedulers) - 1} times")
         self.optimizer, self.schedulers, self.milestones = optimizer, schedulers, list(milestones)
@@ -474,7 +381,7 @@ class ChainedScheduler(SequentialLR):
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None):
         self.optimizer: Any = optimizer or getattr([*schedulers, None][0], "optimizer", None)
         self.schedulers, self.milestones, self.last_epoch = schedulers, [], 0
-        _check_schedules(self, self.optimizer, schedulers)
+        check_schedules(self, self.optimizer, schedulers)
 
     def step(self, epoch: int | None = None) -> None:
         self.last_epoch += 1

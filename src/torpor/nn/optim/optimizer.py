@@ -22,6 +22,7 @@ from torpor.base.errors import DTypeError, GradientError, ShapeError, StateError
 from torpor.base.missing import did_you_mean
 from torpor.base.unseen import Unseen
 from torpor.nn.optim.given import a_number, check_betas, each_once, groups_of
+from torpor.nn.optim.hooked import Hooked, with_hooks
 from torpor.nn.optim.written import begin_written
 from torpor.tensor import Tensor, enable_grad, no_grad
 from torpor.tensor.differentiate import forget_gradients
@@ -148,7 +149,7 @@ class Count:
         return made
 
 
-class Optimizer:
+class Optimizer(Hooked):
     """Base of optimisers. `params` are tensors (complex ones are trained as their two parts), or
     groups: dictionaries with `params` and hyperparameters of their own. A subclass says what it
     keeps and gives `rule`, a pure function `(value, gradient, rate, *kept, *counted,
@@ -279,6 +280,7 @@ class Optimizer:
         for parameter in had:
             parameter.grad = Tensor.zeros_like(parameter)
 
+    @with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters by their gradients and realise them, and with them what waits: the
         losses that `backward` was called on, if they are still held, and running statistics of
@@ -351,6 +353,7 @@ class Optimizer:
         for tensor, new in zip((one for rest in kept for one in rest), found, strict=True):
             hand_over(tensor, new)
 
+    @with_hooks
     def state_dict(self) -> dict[str, Any]:
         """State by the parameters' numbers, and the groups, as PyTorch lays them out."""
         places = {id(parameter): place for place, parameter in enumerate(self.params)}
@@ -361,6 +364,7 @@ class Optimizer:
         state = {places[id(one)]: self._state_of(one) for one in self.params}
         return {"state": {k: v for k, v in state.items() if v}, "param_groups": groups}
 
+    @with_hooks
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over the state that `state_dict` of such an optimiser gave, here or in PyTorch, for
         as many parameters in the same order. Nothing is changed where it does not fit.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.nn.optim.hooked import with_hooks
 from torpor.tensor import Tensor
 from torpor.tensor.watch import is_watched
 
@@ -48,6 +49,7 @@ class Written:
         kept = [one for kept in self._written.values() for one in kept.values()]
         return [*self.params, *(one for one in kept if isinstance(one, Tensor))]
 
+    @with_hooks
     def step(self, closure: Any = None) -> Any:
         """The class's own step; what it changed is realised then."""
         own: Any = super()
@@ -57,6 +59,7 @@ class Written:
             first.realize(*rest)
         return made
 
+    @with_hooks
     def state_dict(self) -> dict[str, Any]:
         """State by the parameters' numbers, and the groups, as PyTorch lays them out."""
         places = {id(parameter): place for place, parameter in enumerate(self.params)}
@@ -67,6 +70,7 @@ class Written:
         state = {places[id(one)]: dict(kept) for one, kept in self._written.items()}
         return {"state": state, "param_groups": groups}
 
+    @with_hooks
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave, for as many parameters in the same order."""
         groups = state_dict["param_groups"]

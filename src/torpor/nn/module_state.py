@@ -1,0 +1,74 @@
+"""The state of a module, with what the modules inside add to it: hooks, and more than tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from torpor.base.attributes import attribute
+from torpor.nn import state
+from torpor.nn.hooks import those
+
+if TYPE_CHECKING:
+    from torpor.nn.module import Module
+
+_EXTRA: Final = "_extra_state"  # PyTorch's name
+
+
+def give(module: Module, found: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+    """Put a module's state into `found`: see `Module.state_dict`."""
+    inside = _inside(module, prefix)
+    for start, one in inside:
+        for hook in those(one, "saving"):
+            hook(one, start, keep_vars)
+    for name, tensor in state.get_state_dict(module, prefix.removesuffix(".")).items():
+        found[name] = tensor if keep_vars else tensor.detach()
+    for start, one in inside:
+        if _says(one, "get_extra_state"):
+            found[start + _EXTRA] = one.get_extra_state()
+    for start, one in reversed(inside):
+        for hook in those(one, "saved"):
+            hook(one, found, start, {})
+
+
+def take(module: Module, values: Mapping[str, Any], strict: bool, assign: bool) -> state.Misfit:
+    """Take over a module's state: see `Module.load_state_dict`. A misfit is an error before
+    anything is changed, unless a hook that is called after that may still say that it is none.
+    """
+    inside = _inside(module, "")
+    extra = {f"{start}{_EXTRA}": one for start, one in inside if _says(one, "set_extra_state")}
+    plain = not extra and all(one._hooks is None for _, one in inside)
+    if plain or not isinstance(values, Mapping):
+        return state.load_state_dict(module, values, strict, assign)
+    values, misfit, errors = dict(values), state.Misfit([], []), list[str]()
+    for start, one in inside:
+        for hook in those(one, "loading"):
+            hook(one, values, start, {}, strict, *misfit, errors)
+    further = {name: values.pop(name) for name in extra if name in values}
+    for found, more in zip(misfit, state.misfit_of(module, values), strict=True):
+        found += more
+    misfit.missing_keys.extend(name for name in extra if name not in further)
+    after = [(one, hook) for _, one in reversed(inside) for hook in those(one, "loaded")]
+    if not after:
+        state.refuse(misfit if strict else _NONE, *errors)
+    state.take_over(module, values, assign)
+    for name, value in further.items():
+        extra[name].set_extra_state(value)
+    for one, hook in after:
+        hook(one, misfit)
+    state.refuse(misfit if strict else _NONE, *errors)
+    return misfit
+
+
+_NONE: Final = state.Misfit([], [])
+
+
+def _inside(module: Module, prefix: str) -> list[tuple[str, Module]]:
+    """The module and all inside, each with what its names begin with."""
+    named = module.named_modules(None, prefix.removesuffix("."), remove_duplicate=False)
+    return [(f"{name}." if name else "", one) for name, one in named]
+
+
+def _says(module: Module, name: str) -> bool:
+    """Whether a subclass has its own method of this name."""
+    return attribute(type(module), name).__module__ != "torpor.nn.module"

@@ -1,0 +1,131 @@
+"""What all schedules of learning rates are made of."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torpor.base.errors import DTypeError, ValueRangeError
+from torpor.nn.optim.optimizer import REQUIRED, Optimizer, signature_of
+from torpor.tensor.spelling import bound_to
+
+
+class LRScheduler:
+    """Base: subclasses say the rate that follows `now` at step `last_epoch`, or, as for PyTorch, in
+    `get_lr` that of each group, by `base_lrs` and `last_epoch`. `last_epoch` is -1 for a schedule
+    that begins, else the number of the step that it goes on from. The `options` of a constructor
+    are attributes.
+
+    >>> class Warmup(torpor.optim.lr_scheduler.LRScheduler):
+    ...     def __init__(self, optimizer, steps, last_epoch=-1):
+    ...         self.steps = steps
+    ...         super().__init__(optimizer, last_epoch)
+    ...     def get_lr(self):
+    ...         return [lr * min(1, (self.last_epoch + 1) / self.steps) for lr in self.base_lrs]
+    >>> optimiser = torpor.optim.SGD(torpor.nn.Linear(2, 3).parameters(), lr=0.5)
+    >>> schedule = Warmup(optimiser, 4)
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
+
+    options: ClassVar[Mapping[str, Any]] = {}  # of the constructor, with their defaults
+    __signature__: ClassVar[inspect.Signature]
+    optimizer: Optimizer
+    last_epoch: int
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init_subclass__(cls) -> None:
+        if "options" in vars(cls):
+            cls.__signature__ = _signature(cls.options)
+        elif "__init__" in vars(cls):
+            own_init = inspect.signature(vars(cls)["__init__"])
+            cls.__signature__ = own_init.replace(parameters=[*own_init.parameters.values()][1:])
+
+    def __init__(self, *arguments: Any, **options: Any):
+        # not its own `__signature__`, which is that of a constructor that calls this one
+        bound = bound_to(self, _signature(self.options), arguments, options)
+        bound.apply_defaults()
+        vars(self).update(bound.arguments)
+        check_optimiser(self, self.optimizer)
+        self.begin()
+        for group in self.optimizer.param_groups:
+            if self.last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise ValueRangeError("a schedule that goes on needs groups with an initial_lr")
+        self.base_lrs = [float(group["initial_lr"]) for group in self.optimizer.param_groups]
+        self.step()
+
+    def begin(self) -> None:
+        """Look at the options before the first step."""
+
+    def rate(self, base: float, now: float, place: int) -> Any:
+        """The rate of a group that began with `base`, has `now`, and is number `place`."""
+        raise NotImplementedError
+
+    def for_each_group(self, given: Any) -> list[Any]:
+        """What is given for each group, or once for all."""
+        several = isinstance(given, Sequence)
+        return list(given) if several else [given] * len(self.optimizer.param_groups)
+
+    def get_last_lr(self) -> list[float]:
+        """The rate of each group."""
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def get_lr(self) -> list[Any]:
+        """The rate of each group at step `last_epoch`, where they are now those of the step before.
+        `get_last_lr` is what a program asks for.
+        """
+        return self._following(self.get_last_lr())
+
+    def _following(self, rates: list[Any]) -> list[Any]:
+        pairs = enumerate(zip(self.base_lrs, rates, strict=True))
+        return [self.rate(base, now, place) for place, (base, now) in pairs]
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go on to the next rates, or to those of step `epoch`."""
+        if epoch is None or type(self).get_lr is not LRScheduler.get_lr:
+            self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+            rates = self.get_lr()
+        else:
+            rates = self.base_lrs
+            for self.last_epoch in range(epoch + 1):
+                rates = self._following(rates)
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            if rate != group["lr"]:
+                group["lr"] = rate
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its numbers, without the optimiser and without functions."""
+        return {k: v for k, v in vars(self).items() if k != "optimizer" and not callable(v)
+                and not (isinstance(v, list) and any(map(callable, v)))}  # fmt: skip
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+        vars(self).update(state_dict)
+
+
+def check_optimiser(schedule: Any, optimiser: Any) -> None:
+    if not hasattr(optimiser, "param_groups"):
+        raise DTypeError(f"{type(schedule).__name__} is of an optimiser, not {optimiser!r}")
+
+
+def check_schedules(schedule: Any, optimiser: Any, parts: Sequence[Any]) -> None:
+    """Raise unless the parts are schedules of one optimiser."""
+    check_optimiser(schedule, optimiser)
+    for part in parts:
+        if getattr(part, "optimizer", None) is not optimiser:
+            what = f"{type(schedule).__name__} joins schedules of its optimiser, not {part!r}"
+            raise ValueRangeError(what)
+
+
+def _signature(options: Mapping[str, Any]) -> inspect.Signature:
+    return signature_of({"optimizer": REQUIRED, **options, "last_epoch": -1})
+
+
+LRScheduler.__signature__ = _signature({})

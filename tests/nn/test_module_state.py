@@ -1,0 +1,138 @@
+"""Hooks around a module's state, and state beside tensors: what PyTorch's modules do."""
+
+import io
+
+import pytest
+
+import torpor
+from torpor import Tensor, nn
+from torpor.base.errors import StateError
+
+
+def net(library):
+    """Two layers, the inner one within a module of its own that counts."""
+
+    class Counted(library.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = library.nn.Linear(1, 1, bias=False)
+            self.count = 3
+
+        def get_extra_state(self):
+            return {"count": self.count}
+
+        def set_extra_state(self, state):
+            self.count = state["count"]
+
+    return library.nn.Sequential(Counted(), library.nn.Linear(1, 1, bias=False))
+
+
+def seen_by_hooks(library):
+    model, seen = net(library), []
+    for name, one in model.named_modules():
+
+        def saving(module, prefix, keep_vars, name=name):
+            seen.append(("saving", name, prefix, keep_vars))
+
+        def saved(module, state, prefix, metadata, name=name):
+            seen.append(("saved", name, prefix, len(state) if prefix != "0.layer." else None))
+
+        def loading(module, state, prefix, metadata, strict, missing, extra, errors, name=name):
+            seen.append(("loading", name, prefix, strict, missing, extra, errors))
+
+        def loaded(module, misfit, name=name):
+            seen.append(("loaded", name, list(misfit.missing_keys), list(misfit.unexpected_keys)))
+
+        one.register_state_dict_pre_hook(saving)
+        one.register_state_dict_post_hook(saved)
+        one.register_load_state_dict_pre_hook(loading)
+        one.register_load_state_dict_post_hook(loaded)
+    state = model.state_dict(keep_vars=True)
+    model[0].count = 4
+    model.load_state_dict(state)
+    return sorted(map(str, seen)), [one[:2] for one in seen], sorted(state), model[0].count
+
+
+def test_hooks_see_what_those_of_pytorch_see():
+    found = seen_by_hooks(torpor)
+    expected = seen_by_hooks(pytest.importorskip("torch"))
+    assert found[0] != []
+    lengths = [line for line in expected[0] if "'saved', '0', " not in line]  # before or after `1`
+    assert [line for line in found[0] if "'saved', '0', " not in line] == lengths
+    assert found[2:] == expected[2:] == (sorted(found[2]), 3)
+    for order in (found[1], expected[1]):
+        places = {one: place for place, one in enumerate(order)}
+        assert places["saving", ""] < places["saving", "0"] < places["saving", "0.layer"]
+        assert places["saved", "0.layer"] < places["saved", "0"] < places["saved", ""]
+        assert places["loading", ""] < places["loading", "0"] < places["loading", "0.layer"]
+        assert places["loaded", "0.layer"] < places["loaded", "0"] < places["loaded", ""]
+
+
+def test_state_beside_tensors_goes_through_a_file():
+    model, file = net(torpor), io.BytesIO()
+    model[0].count = 7
+    torpor.save(model.state_dict(prefix="model."), file)
+    file.seek(0)
+    state = torpor.load(file)
+    assert state["model.0._extra_state"] == {"count": 7}
+    other = net(torpor)
+    found = other.load_state_dict({name[6:]: value for name, value in state.items()})
+    assert (other[0].count, *found) == (7, [], [])
+    assert other[1].weight.tolist() == model[1].weight.tolist()
+    weights = {name: value for name, value in other.state_dict().items() if "extra" not in name}
+    with pytest.raises(StateError, match=r"missing \['0\._extra_state'\]"):
+        other.load_state_dict(weights)
+    assert other.load_state_dict(weights, strict=False).missing_keys == ["0._extra_state"]
+    with pytest.raises(StateError, match=r"unexpected \['_extra_state'\]"):
+        nn.Linear(1, 1, bias=False).load_state_dict({"weight": [[1.0]], "_extra_state": 1})
+    with pytest.raises(NotImplementedError, match="no state beside"):
+        nn.Linear(1, 1).get_extra_state()
+
+
+def test_a_hook_renames_what_an_older_model_saved():
+    model = nn.Sequential(nn.Linear(1, 1, bias=False))
+
+    def rename(module, state, prefix, *_):
+        state[prefix + "weight"] = state.pop(prefix + "kernel")
+
+    removable = model[0].register_load_state_dict_pre_hook(rename)
+    old = {"0.kernel": Tensor([[5.0]])}
+    model.load_state_dict(old)
+    assert (model[0].weight.tolist(), list(old)) == ([[5.0]], ["0.kernel"])
+    removable.remove()
+    with pytest.raises(StateError, match="kernel"):
+        model.load_state_dict(old)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_hooks_say_what_does_not_fit(strict):
+    model = nn.Linear(1, 1)
+    state = {"weight": [[2.0]], "more": [1.0]}
+    with model.register_load_state_dict_post_hook(lambda one, keys: [x.clear() for x in keys]):
+        assert not any(model.load_state_dict(state, strict))
+        assert model.weight.item() == 2.0
+    model.register_load_state_dict_pre_hook(lambda *given: given[-1].append("too old"))
+    with pytest.raises(StateError, match="too old"):
+        model.load_state_dict({"weight": [[3.0]], "bias": [0.0]}, strict)
+    assert model.weight.item() == 2.0  # nothing has changed
+
+
+def test_a_hook_changes_what_is_saved():
+    model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
+    model[1].register_state_dict_post_hook(lambda one, state, prefix, _: state.pop(f"{prefix}bias"))
+    assert list(model.state_dict()) == ["0.weight", "0.bias", "1.weight"]
+    assert list(model.state_dict(prefix="a.")) == ["a.0.weight", "a.0.bias", "a.1.weight"]
+
+
+def test_modules_are_made_without_memory_and_given_it():
+    with torpor.device("NULL"):
+        model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    weight = model[0].weight
+    assert weight.is_meta
+    assert model.to_empty(device="CPU", recurse=False)[0].weight.is_meta
+    assert model.to_empty(device="CPU") is model
+    assert (model[0].weight is weight, weight.device, weight.requires_grad) == (True, "CPU", True)
+    assert {str(one.device) for one in model.buffers()} == {"CPU"}
+    values = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).state_dict()
+    model.load_state_dict(values)
+    assert weight.tolist() == values["0.weight"].tolist()
