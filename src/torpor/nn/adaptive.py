@@ -9,7 +9,7 @@ from typing import NamedTuple
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn.containers import ModuleList, Sequential
 from torpor.nn.layers import Linear
-from torpor.nn.module import Layer
+from torpor.nn.module import Renewable
 from torpor.tensor import Tensor
 
 
@@ -20,7 +20,7 @@ class Output(NamedTuple):
     loss: Tensor
 
 
-class AdaptiveLogSoftmaxWithLoss(Layer):
+class AdaptiveLogSoftmaxWithLoss(Renewable):
     """Classes in clusters that end at the `cutoffs`, frequent ones first: the head tells those of
     the first cluster and the other clusters apart, and a tail, narrower by `div_value` from one to
     the next, the classes of a cluster. Grave et al., 2017, arXiv:1609.04309.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
-from torpor.nn.module import Layer, divide
+from torpor.nn.module import Renewable, divide
 from torpor.tensor import Tensor
 from torpor.tensor.convolution import paddings
 from torpor.tensor.spelling import pair
@@ -19,7 +19,7 @@ PADDINGS: Final = {
 }  # fmt: skip
 
 
-class _Convolution(Layer):
+class _Convolution(Renewable):
     """What convolutions share: sizes by axis, and a weight of `layout` with its bias."""
 
     axes: ClassVar[int]

@@ -6,11 +6,11 @@ from typing import Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import functional, init
-from torpor.nn.module import Layer
+from torpor.nn.module import Renewable
 from torpor.tensor import Tensor
 
 
-class Linear(Layer):
+class Linear(Renewable):
     """y[.., out] = sum over in of x[.., in] * weight[out, in] + bias[out]."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True):
@@ -22,7 +22,7 @@ class Linear(Layer):
         return x.linear(self.weight, self.bias)
 
 
-class Bilinear(Layer):
+class Bilinear(Renewable):
     """y[.., out] from x[.., in1] and z[.., in2] by weight[out, in1, in2]: x W z + bias[out]."""
 
     def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True):
@@ -36,7 +36,7 @@ class Bilinear(Layer):
         return functional.bilinear(x, z, self.weight, self.bias)
 
 
-class PReLU(Layer):
+class PReLU(Renewable):
     """x where it is positive, else x times a weight that is trained: one, or one for each channel.
     He et al., 2015, arXiv:1502.01852.
     """
@@ -49,7 +49,7 @@ class PReLU(Layer):
         return x.prelu(self.weight)
 
 
-class _Rows(Layer):
+class _Rows(Renewable):
     """What is looked up by number: weight[num_embeddings, embedding_dim]."""
 
     def _fill(

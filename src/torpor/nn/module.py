@@ -428,14 +428,39 @@ class Layer(Module):
             setattr(cls, "__init__", _placed(cls.__init__))  # noqa: B010 (mypy: a method)
 
 
+class Renewable(Layer):
+    """Base of layers whose tensors can begin again."""
+
+    _again: Callable[[], Renewable]  # makes another one
+
+    def reset_parameters(self) -> None:
+        """Let every tensor begin again, as the constructor makes it. A subclass that has a method
+        of this name of its own is asked at the end of the constructor.
+        """
+        fresh = state.tensors_of(self._again())
+        with mode.no_grad():
+            for name, tensor in state.tensors_of(self).items():
+                if name in fresh and fresh[name].shape == tensor.shape:
+                    tensor.copy_(fresh[name].detach().to(tensor.device))
+
+
 def _placed(make: Callable[..., None]) -> Callable[..., None]:
     """A constructor that takes `device` and `dtype`, and makes its tensors there and so."""
 
     @functools.wraps(make)
     def made(*arguments: Any, device: Any = None, dtype: Any = None, **options: Any) -> None:
-        check_keywords(arguments[0], own, options)
+        layer, *given = arguments
+        check_keywords(layer, own, options)
         with mode.made_as(device, dtype):
             make(*arguments, **options)
+        if isinstance(layer, Renewable):
+            kind, *_ = kinds = [one for one in type(layer).__mro__ if _is_own(one)]
+            if next(filter(None, map(_maker, kinds))) is made:  # and none that another calls
+                # without weights that were given, as `_weight`
+                kept = {name: one for name, one in options.items() if not name.startswith("_")}
+                layer._again = functools.partial(kind, *given, dtype=dtype, **kept)
+                if type(layer).reset_parameters is not Renewable.reset_parameters:
+                    layer.reset_parameters()
 
     own = inspect.signature(make)
     further = [
@@ -445,6 +470,14 @@ def _placed(make: Callable[..., None]) -> Callable[..., None]:
     signature = own.replace(parameters=[*own.parameters.values(), *further])
     made.__signature__ = signature  # type: ignore[attr-defined]
     return made
+
+
+def _is_own(kind: type) -> bool:
+    return kind.__module__.startswith(f"{__package__}.")
+
+
+def _maker(kind: type) -> Any:
+    return vars(kind).get("__init__")
 
 
 def divide(what: str, parts: int, whole: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.nn import functional
-from torpor.nn.module import Layer, divide
+from torpor.nn.module import Renewable, divide
 from torpor.tensor import Tensor, no_grad
 
 Sizes = int | Sequence[int]
@@ -19,7 +19,7 @@ def sizes_of(shape: Sizes) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
-class LayerNorm(Layer):
+class LayerNorm(Renewable):
     """The last axes of x, of the sizes `normalized_shape`, moved to mean 0 and variance 1, then
     scaled by `weight` and shifted by `bias`. Ba, Kiros and Hinton, 2016, arXiv:1607.06450.
     """
@@ -40,7 +40,7 @@ class LayerNorm(Layer):
         return x.layer_norm(self.normalized_shape, self.weight, self.bias, self.eps)
 
 
-class RMSNorm(Layer):
+class RMSNorm(Renewable):
     """The last axes of x, of the sizes `normalized_shape`, divided by the root of their mean
     square, then scaled by `weight`. Zhang and Sennrich, 2019, arXiv:1910.07467.
     """
@@ -56,7 +56,7 @@ class RMSNorm(Layer):
         return x.rms_norm(self.normalized_shape, self.weight, self.eps)
 
 
-class GroupNorm(Layer):
+class GroupNorm(Renewable):
     """Each of `num_groups` groups of channels of x[batch, channel, ...] moved to mean 0 and
     variance 1, then scaled and shifted by channel. Wu and He, 2018, arXiv:1803.08494.
     """
@@ -74,7 +74,7 @@ class GroupNorm(Layer):
         return x.group_norm(self.num_groups, self.weight, self.bias, self.eps)
 
 
-class _Running(Layer):
+class _Running(Renewable):
     """Statistics of channels, with running ones that follow in training."""
 
     ranks: ClassVar[tuple[int, ...]]  # how many axes x may have

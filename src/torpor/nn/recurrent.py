@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from torpor.base.attributes import attribute
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
-from torpor.nn.module import Layer
+from torpor.nn.module import Renewable
 from torpor.nn.utils.rnn import PackedSequence, pad_packed_sequence, repacked
 from torpor.tensor import Tensor
 from torpor.tensor.host import known_shape
@@ -21,7 +21,7 @@ from torpor.tensor.spelling import within
 State = tuple[Tensor, ...]
 
 
-class RNNBase(Layer):
+class RNNBase(Renewable):
     """Layers over layers of steps along a sequence, forwards and, if `bidirectional`, backwards.
 
     x[length, batch, input_size], with `batch_first` x[batch, length, input_size], or without batch
@@ -67,6 +67,9 @@ class RNNBase(Layer):
             shapes |= {"weight_hr": (proj_size, hidden_size)} if proj_size else {}
             for name, shape in shapes.items():
                 setattr(self, f"{name}{suffix}", init.default_weight(shape, hidden_size))
+
+    def flatten_parameters(self) -> None:
+        """Nothing: how weights lie in memory is the compiler's matter."""
 
     def _directions(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)
@@ -277,7 +280,7 @@ RULES: Final[dict[str, Callable[[Tensor, Tensor, State], State]]] = {
 
 
 # --- cells ----------------------------------------------------------------------------------------
-class RNNCellBase(Layer):
+class RNNCellBase(Renewable):
     """One step of a recurrent layer: x[batch, input_size] and a state[batch, hidden_size], zeros
     unless it is given, or both without batch, give the next state.
     """
