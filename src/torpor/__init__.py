@@ -68,7 +68,7 @@ FUNCTIONS: Final = tuple(
     detach_copy diag diag_embed diagflat diagonal diagonal_copy diagonal_scatter diff digamma
     dist div divide dot dropout dsplit elu empty_like eq equal erf erfc erfinv exp exp2 expand
     expand_as expand_copy expm1 fill fix flatten flip fliplr flipud float_power floor
-    floor_divide fmax fmin fmod frac frexp full_like gather gcd ge gelu ger glu greater
+    floor_divide fmax fmin fmod frac frexp full_like gather gcd ge gelu ger get_device glu greater
     greater_equal group_norm gt hardshrink hardsigmoid hardswish hardtanh heaviside histc
     histogram histogramdd hsplit huber_loss hypot i0 igamma igammac index_add index_copy
     index_fill index_put index_reduce index_select inner instance_norm inverse is_complex is_conj
@@ -143,7 +143,9 @@ _NAMES: Final = {
     "torpor.tensor.linalg": "chain_matmul",
     "torpor.tensor.low_rank": "lobpcg pca_lowrank svd_lowrank",
     "torpor.tensor.masked": "segment_reduce",
-    "torpor.tensor.mode": "get_default_device inference_mode set_default_device set_grad_enabled",
+    "torpor.tensor.memory": "empty_strided frombuffer",
+    "torpor.tensor.mode": "get_default_device inference_mode is_anomaly_enabled "
+    "set_default_device set_grad_enabled",
     "torpor.tensor.namespace": "where",
     "torpor.tensor.random": "get_rng_state set_rng_state",
     "torpor.tensor.reflections": "geqrf orgqr ormqr",
@@ -156,6 +158,7 @@ _NAMES: Final = {
 }
 PLACES: Final[dict[str, tuple[str, str | None]]] = {
     **{name: (module, name) for module, names in _NAMES.items() for name in names.split()},
+    "accelerator": ("torpor.tensor.cuda", None),
     "asarray": ("torpor.tensor", "as_tensor"),
     "random": ("torpor.tensor.seeding", None),
     "special": ("torpor.tensor.special_names", None),
@@ -182,6 +185,8 @@ DTYPES: Final = tuple(
 _INSIDE: Final = {
     "torpor.nn": "parameter modules activation batchnorm container conv dropout instancenorm "
     "linear loss normalization padding pooling rnn sparse upsampling",
+    "torpor.nn.utils": "clip_grad convert_parameters fusion",
+    "torpor.nn.data": "dataloader dataset distributed sampler",
     "torpor.nn.optim": "adadelta adagrad adam adamax adamw asgd nadam radam rmsprop rprop sgd",
     "torpor.nn.distributions": "bernoulli beta binomial categorical cauchy constraint_registry "
     "dirichlet distribution exponential gamma gumbel half_normal independent kl laplace log_normal "

@@ -33,6 +33,11 @@ from torpor import Tensor, nn
         (nn.optim, "AdaMaxx", r"nn\.optim has no 'AdaMaxx'.*there is Adamax"),
         (Tensor, "cosine_similarity", r"nn\.functional\.cosine_similarity"),
         (Tensor(1.0), "resize_", "Tensor has no 'resize_'"),
+        (Tensor(1.0), "set_", r"there is x\.data = y"),
+        (torpor.autograd, "Variable", r"torpor\.autograd has no 'Variable'; there is Tensor"),
+        (nn.Linear(1, 1), "compile", r"Module has no 'compile'; there is jit"),
+        (nn.Linear(1, 1), "register_backward_hook", "there is register_full_backward_hook"),
+        (torpor, "set_num_interop_threads", r"there is Context\(THREADS"),
         (Tensor(1.0), "cuda", r"Tensor has no 'cuda'; there is to\(device\)"),
         (nn.Linear(1, 1), "cuda", r"Module has no 'cuda'; there is to\(device\)"),
         (nn, "DataLoader", r"there is torpor\.nn\.data"),
@@ -53,6 +58,9 @@ def test_modules_of_pytorch_that_are_elsewhere_are_named_when_they_are_imported(
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'torpor\.no_such'"):
         importlib.import_module("torpor.no_such")
     assert importlib.import_module("torpor.optim.lr_scheduler") is nn.optim.lr_scheduler
+    assert importlib.import_module("torpor.nn.data.sampler").RandomSampler is nn.data.RandomSampler
+    fusion = importlib.import_module("torpor.nn.utils.fusion")
+    assert fusion.fuse_conv_bn_eval is nn.utils.fuse_conv_bn_eval
 
 
 def test_python_says_which_attribute_was_meant():

@@ -66,6 +66,19 @@ def test_hooks_see_and_change_gradients():
         x.detach().register_hook(print)
 
 
+def test_a_gradient_is_kept_once_however_often_it_is_asked_for():
+    x = Tensor([2.0], requires_grad=True)
+    y, other = x * 3, x * 3
+    x.retain_grad()
+    y.register_hook(print)
+    assert not y.retains_grad
+    for _ in range(2):
+        y.retain_grad()
+    assert (x.retains_grad, y.retains_grad, other.retains_grad) == (False, True, False)
+    (y * other).sum().backward()
+    assert (y.grad.tolist(), other.grad, x.grad.tolist()) == ([6.0], None, [36.0])
+
+
 def test_inputs_that_nothing_depends_on():
     x, y = Tensor([2.0], requires_grad=True), Tensor([3.0], requires_grad=True)
     with pytest.raises(GradientError, match="allow_unused"):

@@ -8,6 +8,8 @@ def test_it_says_whether_the_device_can_be_opened():
     there = not Device.why_not("CUDA")
     assert torpor.cuda.is_available() == there
     assert (torpor.cuda.device_count() > 0) == there
+    assert torpor.accelerator.is_available() == there
+    assert (torpor.accelerator.current_accelerator() is not None) == there
 
 
 def test_seeds_are_those_of_every_device():

@@ -362,3 +362,16 @@ def test_diagonals_are_filled_as_numpys(shape, wrap):
     assert (x.numpy() == array).all()
     with pytest.raises(ValueError, match="two axes"):
         Tensor([1.0]).fill_diagonal_(5)
+
+
+def test_a_function_of_numbers_is_applied_in_place():
+    table = Tensor([[1, 2], [3, 4]])
+    turned = table.t()
+    seen = []
+    assert turned.apply_(lambda value: seen.append(value) or value * 2.7) is turned
+    assert (seen, table.tolist()) == ([1, 3, 2, 4], [[2, 5], [8, 10]])
+    assert all(type(value) is int for value in seen)
+    assert Tensor.zeros(0, 2).apply_(abs).shape == (0, 2)
+    assert Tensor([True, False]).apply_(lambda value: not value).tolist() == [False, True]
+    with pytest.raises(GradientError, match="apply_ of a tensor that requires a gradient"):
+        Tensor([1.0], requires_grad=True).apply_(abs)

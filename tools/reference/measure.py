@@ -29,7 +29,8 @@ QUIET: Final = frozenset(
     func.replace_all_batch_norm_modules_ autograd.enable_grad autograd.Function
     autograd.inference_mode autograd.no_grad autograd.set_detect_anomaly autograd.set_grad_enabled
     torpor.DType torpor.dtypes torpor.explore torpor.Generator torpor.get_default_device
-    torpor.get_default_dtype torpor.gradient torpor.is_grad_enabled torpor.RecompileWarning
+    torpor.get_default_dtype torpor.gradient torpor.is_anomaly_enabled torpor.is_grad_enabled
+    torpor.RecompileWarning
     array_api.__array_namespace_info__ array_api.logical_not""".split()  # noqa: SIM905
 )
 _ERRORS: Final = re.compile(r"\w+Error\b|\braises?\b|\ban error\b")

@@ -43,9 +43,12 @@ INSTEAD: Final = {
     isnull isna: isnan
     fillna: nan_to_num
     notna: isfinite
-    apply map: a function of tensors, or torpor.vmap
+    apply map map_ map2_: a function of tensors, or torpor.vmap
     data_ptr untyped_storage storage: data() or __dlpack__()
-    resize resize_ resize_as resize_as_ set_: reshape, pad or x[...]
+    resize resize_ resize_as resize_as_: reshape, pad or x[...]
+    set_: x.data = y
+    new: new_empty, new_zeros or new_tensor
+    to_dlpack: x.__dlpack__(), and torpor.from_dlpack of any library's tensor
     lu: torpor.linalg.lu
     geqrf ormqr orgqr: torpor.geqrf, torpor.ormqr and torpor.orgqr
     ldl_factor ldl_factor_ex ldl_solve: torpor.linalg.lu_factor, lu_solve and cholesky
@@ -55,13 +58,22 @@ INSTEAD: Final = {
     to_sparse to_sparse_csr to_sparse_coo coalesce: dense tensors only
     quantize_per_tensor dequantize q_scale: torpor.nn.quantised
     names rename refine_names align_to: tensors without names of axes
-    share_memory_ pin_memory: to
-    compile script: jit
+    share_memory share_memory_ pin_memory: to
+    compile compiler script: jit
     autocast amp GradScaler: cast("bfloat16") of modules and tensors
-    backends use_deterministic_algorithms set_float32_matmul_precision set_flush_denormal: \
+    backends use_deterministic_algorithms are_deterministic_algorithms_enabled \
+set_float32_matmul_precision get_float32_matmul_precision set_flush_denormal: \
 nothing to choose, as float32 is computed in float32, and the same at each run
-    set_num_threads get_num_threads: Context(THREADS=...)
+    set_num_threads get_num_threads set_num_interop_threads get_num_interop_threads: \
+Context(THREADS=...)
     cuda: to(device)
+    is_inference_mode_enabled: is_grad_enabled
+    default_generator: torpor.manual_seed and get_rng_state, or a Generator
+    signal: torpor.hann_window and its like
+    profiler: torpor.profile
+    Variable: Tensor, which takes requires_grad
+    forward_ad: torpor.jvp
+    register_backward_hook: register_full_backward_hook
     utils: torpor.nn.data for datasets, torpor.nn.utils, and torpor.checkpoint
     DataLoader Dataset TensorDataset random_split: torpor.nn.data
     distributed DataParallel DistributedDataParallel: shard, over devices of one process

@@ -80,6 +80,9 @@ class Module:
 
     training: bool = True
     cuda: Any = Absent("cuda", "Module")
+    compile: Any = Absent("compile", "Module")
+    share_memory: Any = Absent("share_memory", "Module")
+    register_backward_hook: Any = Absent("register_backward_hook", "Module")
     _hooks: hooks.Hooks | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torpor.base.missing import names_of
 from torpor.tensor import derivatives as functional
 from torpor.tensor.custom import Function
 from torpor.tensor.gradcheck import gradcheck, gradgradcheck
@@ -24,6 +25,7 @@ __all__ = [
     "gradgradcheck",
     "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
+__getattr__ = names_of("torpor.autograd", lambda: __all__)
 
 
 def grad(

@@ -1,11 +1,12 @@
-"""What programs ask of `torch.cuda`: whether there is such a device; and seeds."""
+"""What programs ask of `torch.cuda` and `torch.accelerator`: is there such a device; and seeds."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from torpor.base.missing import names_of
 from torpor.device import Device
+from torpor.tensor.mode import device
 from torpor.tensor.random import manual_seed as manual_seed
 
 _MOST: Final = 64  # devices of one machine
@@ -23,5 +24,10 @@ def device_count() -> int:
     return next((n for n in range(_MOST) if Device.why_not(f"CUDA:{n}")), _MOST)
 
 
-__all__ = ["device_count", "is_available", "manual_seed", "manual_seed_all"]
+def current_accelerator(check_available: bool = False) -> Any:
+    """The device CUDA; None where there is none."""
+    return device("CUDA") if is_available() else None
+
+
+__all__ = ["current_accelerator", "device_count", "is_available", "manual_seed", "manual_seed_all"]
 __getattr__ = names_of("cuda", lambda: __all__)

@@ -235,6 +235,18 @@ class RemovableHook:
             self._hooks.remove(self._hook)
 
 
+class _Keeper:
+    """A hook that keeps the gradient of a tensor, as long as that is there."""
+
+    def __init__(self, tensor: Any):
+        self.kept = weakref.ref(tensor)
+
+    def __call__(self, gradient: Any) -> None:
+        tensor = self.kept()
+        if tensor is not None:
+            tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+
+
 class Hooked(Handle):
     """Looking at gradients while they are taken."""
 
@@ -258,6 +270,7 @@ class Hooked(Handle):
             found = hook(make(g, device, grad_enabled()))
             return g if found is None else found._current()
 
+        on_nodes.hook = hook
         return RemovableHook(watched.setdefault(node, []), on_nodes)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> RemovableHook:
@@ -266,13 +279,17 @@ class Hooked(Handle):
 
     def retain_grad(self) -> None:
         """Keep the gradient in `.grad` when `backward` is called, as leaves do."""
-        if leaf_number(self) is not None:
-            return
-        kept = weakref.ref(self)
+        if leaf_number(self) is None and not self.retains_grad:
+            self.register_hook(_Keeper(self))
 
-        def keep(gradient: Any) -> None:
-            tensor = kept()
-            if tensor is not None:
-                tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` has been called; False of a leaf, which keeps its gradient anyway.
 
-        self.register_hook(keep)
+        >>> y = Tensor(3.0, requires_grad=True) * 2
+        >>> y.retain_grad()
+        >>> y.retains_grad
+        True
+        """
+        hooks = [getattr(one, "hook", None) for one in watched.get(self._current(), ())]
+        return any(isinstance(one, _Keeper) and one.kept() is self for one in hooks)

@@ -40,6 +40,11 @@ def is_grad_enabled() -> bool:
     return grad_enabled()
 
 
+def is_anomaly_enabled() -> bool:
+    """Whether `detect_anomaly` holds, in this context."""
+    return anomaly()
+
+
 class _Flag:
     """Sets a context-local flag inside a `with` block, or while a decorated function runs."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -222,6 +222,21 @@ class Write(Handle):
             source = source.to(self.device)
         write(self, source)
         return self  # type: ignore[return-value]
+
+    def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
+        """Put what a function of Python numbers gives for each element in its place, one after the
+        other, at the call; itself. A function of tensors is much quicker. `GradientError` if it
+        requires a gradient.
+
+        >>> Tensor([1, 2]).apply_(lambda value: 10 * value).tolist()
+        [10, 20]
+        """
+        if self.requires_grad:
+            what = "apply_ of a tensor that requires a gradient: x.detach().apply_(...)"
+            raise located(GradientError(what), (self,))
+        flat: Any = self.detach()
+        values = [callable(value) for value in flat.flatten().tolist()]
+        return self.copy_(as_tensor(values).reshape(self.shape) if values else self)
 
     def fill_(self, value: Any) -> Tensor:
         """Every element becomes `value`, a number or a 0-d tensor; itself."""
