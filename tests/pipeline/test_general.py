@@ -119,9 +119,9 @@ def test_the_line_of_an_error_is_still_known() -> None:
 SQUARE = np.random.default_rng(1).standard_normal((12, 12))
 
 
-def softmax(x):
-    grown = np.exp(x - x.max(-1, keepdims=True))
-    return grown / grown.sum(-1, keepdims=True)
+def softmax(x, axis: int = -1):
+    grown = np.exp(x - x.max(axis, keepdims=True))
+    return grown / grown.sum(axis, keepdims=True)
 
 
 def layer(x, w):
@@ -322,3 +322,37 @@ def test_products_of_sizes_that_are_one_further(compiled: list[str]) -> None:
         np.testing.assert_allclose(found.numpy(), table[1:, 2:] @ line[:n], rtol=1e-10, atol=1e-12)
         seen.append(len(compiled))
     assert seen[4] == seen[-1], seen
+
+
+LONG = [200, 333, 1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 255, 700]
+
+
+@pytest.mark.parametrize(
+    ("function", "reference"),
+    [
+        (lambda x: x.softmax(-1), lambda x: softmax(x, -1)),
+        (lambda x: x.softmax(0), lambda x: softmax(x, 0)),
+        (lambda x: x.var(-1, correction=0), lambda x: x.var(-1)),
+        (lambda x: x.amax(-1) + x.sum(-1), lambda x: x.max(-1) + x.sum(-1)),
+        (lambda x: x.argmin(-1), lambda x: x.argmin(-1)),
+        (lambda x: (x > 0.3).all(-1), lambda x: (x > 0.3).all(-1)),
+        (lambda x: x.exp().sum(0) * 2, lambda x: np.exp(x).sum(0) * 2),
+        (lambda x: x.T @ x, lambda x: x.T @ x),
+        (lambda x: x @ x.T, lambda x: x @ x.T),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_rows_of_any_length(
+    function: Callable, reference: Callable, dtype: str, compiled: list[str]
+) -> None:
+    """In whole vectors, and what is left."""
+    table = np.random.default_rng(1).standard_normal((7, max(LONG)))
+    close = {"float32": 2e-5, "float64": 1e-12, "bfloat16": 2e-2}[dtype]
+    for number, length in enumerate(LONG):
+        if number == 3:
+            compiled.clear()
+        x = Tensor(table[:, :length].copy()).cast(dtype).realize()
+        wanted = reference(x.cast("float64").numpy())
+        found = function(x).cast("float64").numpy()
+        np.testing.assert_allclose(found, wanted, close, close, err_msg=str(length))
+    assert compiled == []

@@ -43,6 +43,14 @@ def test_the_first_kernel_stores_for_this_reason(make, reason):
     assert [item.reason for item in items] == [reason, *["output"] * len(roots)]
 
 
+@pytest.mark.parametrize("narrow", ["bfloat16", "float16", "int8"])
+def test_what_is_made_wide_again_is_stored_as_it_was(narrow):
+    rounded = empty(64, 100).exp().cast(narrow).cast("float32")
+    items = (rounded @ empty(100, 64)).schedule()
+    between = items[0].buffers[0]
+    assert len(items) == 2 and between.dtype.name == narrow and between in items[1].buffers
+
+
 def test_a_small_kernel_ends_where_the_setting_says():
     x = sample(8)
     chain = x

@@ -143,9 +143,9 @@ def only_where(node: UOp, condition: UOp) -> UOp:
 
 def place(memory: UOp, axes: Sequence[UOp], at: Sequence[UOp] = ()) -> UOp:
     """Where packed memory holds an element: row by row in the order of the axes, at these places
-    along them, or in their rounds.
+    along them, or in their rounds. Those of unknown length have room for the most there can be.
     """
-    rounds = zip(at or axes, (size_of(one) or 1 for one in axes), strict=True)
+    rounds = zip(at or axes, (iterations([one]) for one in axes), strict=True)
     return UOp(Ops.INDEX, memory.dtype, (memory, flat(list(rounds))))
 
 

@@ -61,6 +61,11 @@ def size_of(one: UOp) -> int | None:
     return size
 
 
+def has_known_lengths(ranges: Sequence[UOp]) -> bool:
+    """Whether no number of iterations is symbolic."""
+    return all(size_of(one) is not None for one in ranges)
+
+
 def iterations(ranges: Sequence[UOp]) -> int:
     """How often the body of these loops runs, at most."""
     return math.prod(max(int(r.src[0].vmax), 1) for r in ranges)

@@ -11,7 +11,7 @@ from torpor.ir.ops import ALU, MOVEMENT, Ops
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
 from torpor.schedule import cost
-from torpor.schedule.fusion_state import FusionState
+from torpor.schedule.fusion_state import LEAVES, FusionState
 from torpor.schedule.region import STORED, Region, Use, count
 
 NEAR: Final = 64  # operations of a value that are looked at for what it reads: bounds time only
@@ -35,7 +35,7 @@ class Reasons:
         if node.op in STORED:
             return node.op.name.lower()
         uses = self.state.uses[node]
-        if not uses or node.op in MOVEMENT:
+        if not uses or node.op in MOVEMENT or widens(node):
             return None
         if any(use.region.size >= self.state.limit for use in uses):
             return "kernel size"
@@ -228,6 +228,14 @@ class Reasons:
             seen |= fresh
             stack.extend(fresh)
         return len(met) > cost.STREAMS
+
+
+def widens(node: UOp) -> bool:
+    """Whether it is a computed value in a wider format: what is stored of it is the narrow one,
+    which its readers make wide again.
+    """
+    source = node.src[0] if node.op is Ops.CAST else node
+    return source.dtype.itemsize < node.dtype.itemsize and source.op not in LEAVES
 
 
 def reductions_near(node: UOp) -> list[UOp]:

@@ -87,3 +87,15 @@ def test_kernels_stay_short(size, form):
     made = Kernel(matrices.last_item(result).ast, matrices.AMX)
     made.apply(choose(made))
     assert copies(made.ast, matrices.AMX) < 16 * 2048
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("length", [512, 1024])
+def test_both_products_of_attention(length, causal):
+    """Also where tiles above the diagonal are left out, so that sums have lengths of their own."""
+    q, k, v = (Tensor.empty(12, length, 64, dtype=dtypes.bfloat16) for _ in range(3))
+    with Context(TARGET="amx"):
+        items = q.scaled_dot_product_attention(k, v, is_causal=causal).schedule()
+    kernels = {item.ast: choose(Kernel(item.ast, matrices.AMX)) for item in items}
+    products = [any(opt.op is OptOps.MMA for opt in opts) for opts in kernels.values()]
+    assert sum(products) == 2

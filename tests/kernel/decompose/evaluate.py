@@ -44,10 +44,12 @@ def _one(node, source):
     return _BINARY[node.op](*source)
 
 
-def evaluate(root, **values):
-    """The value of `root`; leaves are arrays given by their names."""
+def evaluate(root, under="ignore", **values):
+    """The value of `root`; leaves are arrays given by their names. `under`: what an underflow
+    does.
+    """
     done = {}
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore", under=under):
         for node in root.toposort():
             if node.op is Ops.VARIABLE:
                 done[node] = np.asarray(values[node.arg[0]], node.dtype.numpy)

@@ -32,7 +32,7 @@ def conditions(root: UOp) -> dict[int, tuple[UOp, ...]]:
 
 
 def test_an_output_axis():
-    masked = mask_beyond(stored(loaded(OUT)), OUT, SIZE)
+    masked = mask_beyond(stored(loaded(OUT)), [OUT], OUT < SIZE)
     inside = UOp.index_const(SIZE) > OUT
     assert conditions(masked) == {0: (inside,), 1: (inside,)}
 
@@ -40,15 +40,15 @@ def test_an_output_axis():
 def test_packed_memory_that_has_room_is_not_asked():
     roomy = loaded(OUT, op=Ops.DEFINE_LOCAL, size=PADDED)
     inside = UOp.index_const(SIZE) > OUT
-    assert conditions(mask_beyond(stored(roomy), OUT, SIZE)) == {0: (inside,), 1: ()}
+    assert conditions(mask_beyond(stored(roomy), [OUT], OUT < SIZE)) == {0: (inside,), 1: ()}
     tight = loaded(OUT, op=Ops.DEFINE_LOCAL, size=SIZE)
-    assert conditions(mask_beyond(stored(tight), OUT, SIZE))[1] == (inside,)
+    assert conditions(mask_beyond(stored(tight), [OUT], OUT < SIZE))[1] == (inside,)
 
 
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
 def test_a_reduction_takes_its_identity(op):
     total = UOp(Ops.REDUCE, dtypes.float32, (loaded(OUT, DOWN), DOWN), op)
-    masked = mask_beyond(stored(total), DOWN, SIZE)
+    masked = mask_beyond(stored(total), [DOWN], DOWN < SIZE)
     (reduction,) = (n for n in masked.toposort() if n.op is Ops.REDUCE)
     choice = reduction.src[0]
     assert choice.op is Ops.WHERE and choice.src[0] is (UOp.index_const(SIZE) > DOWN)
@@ -59,7 +59,7 @@ def test_a_reduction_takes_its_identity(op):
 def test_a_sum_of_products_that_are_zero_there_is_left_alone():
     product = loaded(OUT, DOWN).alu(Ops.MUL, loaded(DOWN))
     total = UOp(Ops.REDUCE, dtypes.float32, (product, DOWN), Ops.ADD)
-    masked = mask_beyond(stored(total), DOWN, SIZE)
+    masked = mask_beyond(stored(total), [DOWN], DOWN < SIZE)
     (reduction,) = (n for n in masked.toposort() if n.op is Ops.REDUCE)
     assert reduction.src[0].op is Ops.MUL
 
@@ -67,6 +67,8 @@ def test_a_sum_of_products_that_are_zero_there_is_left_alone():
 def test_a_check_holds_beyond():
     condition = loaded(OUT).alu(Ops.CMPLT, UOp.const(dtypes.float32, 1.0))
     checked = UOp(Ops.CHECK, dtypes.float32, (loaded(OUT), condition), 0)
-    (found,) = (n for n in mask_beyond(stored(checked), OUT, SIZE).toposort() if n.op is Ops.CHECK)
+    (found,) = (
+        n for n in mask_beyond(stored(checked), [OUT], OUT < SIZE).toposort() if n.op is Ops.CHECK
+    )
     assert found.src[1].op is Ops.OR
     assert ~(UOp.index_const(SIZE) > OUT) in found.src[1].src

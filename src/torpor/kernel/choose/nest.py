@@ -12,12 +12,14 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
 from torpor.kernel.choose.registers import stage_coefficients
 from torpor.kernel.choose.reuse import reuse_axes
+from torpor.kernel.choose.rows import cut_lengths, row_lanes
 from torpor.kernel.choose.slides import short_rows, slide, sum_rows, tile_windows
 from torpor.kernel.choose.vectors import (
     SMALL_LOOP,
     Facts,
     attempt,
     copies_of,
+    maskable,
     pad_lane,
     paddable,
     reducible,
@@ -56,9 +58,33 @@ def nest_lanes(kernel: Kernel) -> None:
             reduce_lanes(facts, lane)
         elif not part_lanes(facts, lane):
             output_lanes(facts, lane)
+    elif cut_lengths(kernel):
+        row_lanes(kernel)
+    elif mask_output(facts):
+        thread_rest(kernel)
     else:  # LLVM finds vectors where there are none
         thread_rest(kernel)
         unroll_whole(kernel)
+
+
+def mask_output(facts: Facts) -> bool:
+    """Vectors along an output axis of symbolic length, masked at its end; says whether there are
+    any.
+    """
+    kernel = facts.kernel
+    outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS and size_of(r) is None]
+    suits = [r for r in outputs if facts.score(r) > 0 and maskable(facts, r)]
+    if not suits:
+        return False
+    position = kernel.axes.index(max(suits, key=facts.score))
+    trial = kernel.copy()
+    if not attempt(trial, Opt(OptOps.PADTO, position, 2 * facts.lanes)):
+        return False
+    last = max(range(len(trial.axes)), key=lambda n: number_of(trial.axes[n]))
+    if not attempt(trial, Opt(OptOps.UPCAST, last, 0)):
+        return False
+    kernel.become(trial)
+    return True
 
 
 def write_between(kernel: Kernel) -> None:

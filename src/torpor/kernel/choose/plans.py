@@ -33,7 +33,7 @@ from torpor.kernel.choose.tiling import (
 from torpor.kernel.choose.vectors import SPARE
 from torpor.kernel.cost import Loop, Nest
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.ranges import iterations, size_of
+from torpor.kernel.ranges import has_known_lengths, iterations, size_of
 
 PANELS_SHARE: Final = 2 / 3  # of packed memory that lanes may take; rows take the rest
 DEPTH: Final = 512  # steps of a block of the sum, at most, a choice
@@ -245,8 +245,10 @@ def has_loop(plan: Plan) -> bool:
 
 
 def depths(plan: Plan, at: Setting) -> Iterator[Plan]:
-    """Whole sums, and blocks of them, for a panel of which there is room."""
+    """Whole sums, and blocks of those of known length, for a panel of which there is room."""
     yield plan
+    if not has_known_lengths(plan.roles.sums):
+        return
     most = min(DEPTH, packed_room(at) // (plan.roles.lead.value.dtype.itemsize * plan.tile.panel))
     if at.fragment is not None:
         yield from deep_matrices(plan, at.fragment, at, most)
@@ -278,11 +280,12 @@ def along_sums(roles: Roles, at: Setting) -> float:
         return inf
     row, lane = roles.rows[-1], roles.lane
     high, wide = (next(n for n in (4, 3, 2, 1) if (size_of(r) or 1) % n == 0) for r in (row, lane))
-    steps, length = min(at.width, size_of(summed) or 1), size_of(summed) or 1
+    length = iterations([summed])
+    steps = min(at.width, length)
     loops = [Loop(r, size_of(r) or 1) for r in (*roles.around, *roles.rows[:-1])]
     loops += [Loop(row, roles.height // high, high), Loop(lane, roles.lanes // wide, wide)]
     blocks = prod(loop.rounds for loop in loops)
-    loops += [Loop(r, size_of(r) or 1, 1, summed=True) for r in roles.sums[:-1]]
+    loops += [Loop(r, iterations([r]), 1, summed=True) for r in roles.sums[:-1]]
     loops.append(Loop(summed, ceil(length / steps), steps, summed=True))
     loops += [Loop(row, high, 1, True), Loop(lane, wide, 1, True), Loop(summed, steps, 1, True)]
     streams = (*read(roles.lead, loops), *read(roles.other, loops))

@@ -17,7 +17,16 @@ from torpor.ir.uop import UOp
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import loads_of, operands
-from torpor.kernel.ranges import Loops, closed_by, find_loops, kind_of, nesting, number_of, size_of
+from torpor.kernel.ranges import (
+    Loops,
+    closed_by,
+    find_loops,
+    has_known_lengths,
+    kind_of,
+    nesting,
+    number_of,
+    size_of,
+)
 from torpor.rules.affine import strides_of
 
 RESULTS: Final = (AxisType.GLOBAL, AxisType.THREAD)  # axes of what is stored
@@ -110,8 +119,8 @@ class Roles(NamedTuple):
 
 
 def axes_of_results(kernel: Kernel, loops: Loops) -> list[UOp] | None:
-    """The axes of what a kernel stores that is one reduction over all its other axes, where every
-    length is known; None if it is anything else.
+    """The axes of what a kernel stores that is one reduction over all its other axes, where their
+    lengths are known; None if it is anything else.
     """
     reductions = [n for n in loops.order if n.op is Ops.REDUCE]
     outputs = [r for r in kernel.axes if kind_of(r) in RESULTS]
@@ -119,7 +128,7 @@ def axes_of_results(kernel: Kernel, loops: Loops) -> list[UOp] | None:
         return None
     if any(set(closed_by(s)) != set(outputs) for s in kernel.ast.src):
         return None
-    return None if any(size_of(r) is None for r in kernel.axes) else outputs
+    return outputs if has_known_lengths(outputs) else None
 
 
 def find_factors(kernel: Kernel) -> tuple[list[UOp], list[UOp]] | None:

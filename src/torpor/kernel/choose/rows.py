@@ -13,6 +13,7 @@ from torpor.kernel.choose.vectors import (
     SUMS,
     Facts,
     attempt,
+    maskable,
     pad_lane,
     paddable,
     reducible,
@@ -66,6 +67,7 @@ def row_lanes(kernel: Kernel) -> None:
     """
     thread_rest(kernel)
     keep_row(kernel)
+    cut_lengths(kernel)
     done: set[int] = set()
     while True:
         facts = Facts.of(kernel)
@@ -83,6 +85,42 @@ def row_lanes(kernel: Kernel) -> None:
         done.add(number_of(one))
         write_row(facts, one)
     unroll_short(kernel)
+
+
+def cut_lengths(kernel: Kernel) -> bool:
+    """Loops of symbolic length over what lies in a row become loops over blocks of it, of which
+    each has vectors, and what is left gets masked ones. Says whether there are any.
+    """
+    part = DEAR if any(n.op in TRANSCENDENTAL for n in kernel.ast.toposort()) else 1
+    numbers = {number_of(r) for r in kernel.axes if size_of(r) is None}
+    cut = False
+    for number in sorted(numbers):
+        facts = Facts.of(kernel)
+        one = next(r for r in kernel.axes if number_of(r) == number)
+        if kind_of(one) not in (AxisType.LOOP, AxisType.REDUCE) or not reads_rows(facts, one):
+            continue
+        position, block = kernel.axes.index(one), facts.lanes * STORES // part
+        if attempt(kernel, Opt(OptOps.PARTITION, position, block)):
+            cut = True
+            mask_rest(Facts.of(kernel), numbers)
+        elif maskable(facts, one):  # shorter than a block
+            cut = attempt(kernel, Opt(OptOps.PADTO, position, facts.lanes)) or cut
+    return cut
+
+
+def reads_rows(facts: Facts, one: UOp) -> bool:
+    """Whether vectors along a loop suit memory, and what it computes."""
+    suits = kind_of(one) is not AxisType.REDUCE or reducible(facts.kernel, one)
+    return suits and facts.score(one, alone=True) > 0
+
+
+def mask_rest(facts: Facts, known: set[int]) -> None:
+    """Vectors for the only axis of symbolic length that is not known yet."""
+    rest = [r for r in facts.kernel.axes if size_of(r) is None and number_of(r) not in known]
+    for one in rest:
+        known.add(number_of(one))
+        if maskable(facts, one):
+            attempt(facts.kernel, Opt(OptOps.PADTO, facts.kernel.axes.index(one), facts.lanes))
 
 
 def keep_row(kernel: Kernel) -> None:

@@ -23,7 +23,7 @@ from torpor.kernel import cost
 from torpor.kernel.choose.roles import Operand, Roles
 from torpor.kernel.cost import Loop, Nest, Stream
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.ranges import find_loops, size_of
+from torpor.kernel.ranges import find_loops, iterations, size_of
 from torpor.rules.affine import strides_of
 
 # Multiply-adds of a step, from which a loop counts beside them; written out, such steps take as
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
     @property
     def steps(self) -> tuple[int, ...]:
         """Rounds of each summed axis that results in registers add up."""
-        return self.depth or tuple(size_of(r) or 1 for r in self.roles.sums)
+        return self.depth or tuple(iterations([r]) for r in self.roles.sums)
 
     @property
     def height(self) -> int:

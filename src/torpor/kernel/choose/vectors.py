@@ -140,8 +140,12 @@ def paddable(facts: Facts, one: UOp, whole_rows: bool = False) -> bool:
     of a vector at least. With `whole_rows` the axis, of results, is written out as a whole: which
     lanes are none is then known, so that what is close by is still read in rows.
     """
-    if (size_of(one) or 0) < facts.lanes_along(one) * (1 - SPARE):
-        return False
+    filled = (size_of(one) or 0) >= facts.lanes_along(one) * (1 - SPARE)
+    return filled and maskable(facts, one, whole_rows)
+
+
+def maskable(facts: Facts, one: UOp, whole_rows: bool = False) -> bool:
+    """Whether vector instructions can mask what moves along an axis; see `paddable`."""
     return all(
         a.itemsize in MASKABLE
         and (a.stride(one) == 1 or (whole_rows and (a.is_near(one) or is_stored_apart(a, one))))

@@ -18,7 +18,9 @@ from torpor.kernel.ranges import (
     Changes,
     closed_by,
     find_loops,
+    iterations,
     kind_of,
+    nesting,
     number_of,
     rename_ranges,
     replace_ranges,
@@ -148,14 +150,26 @@ def thread(kernel: State, opt: Opt) -> None:
 def pad_to(kernel: State, opt: Opt) -> None:
     """Make an axis longer, to a multiple of so much."""
     one = kernel.axis(opt, kernel.axes)
-    if size_of(one) is None or opt.arg is None or opt.arg < 1:
-        raise kernel.refused(opt, "it needs an axis of fixed size and an amount")
+    if opt.arg is None or opt.arg < 1:
+        raise kernel.refused(opt, "it needs an amount")
     kernel.expect(opt, one, WHOLE)
+    expect_innermost(kernel, opt, one)
     grows = [s for s in kernel.growing_stores() if one in closed_by(s)]
     longer = (size_of(one) or 1) % opt.arg
     if longer and any(one not in store.src[0].ranges() for store in grows):
         raise kernel.refused(opt, "results that grow by blocks would grow beyond the last one")
-    kernel.ast = padded(kernel.ast, one, opt.arg)
+    kernel.ast = padded(kernel.ast, one, opt.arg, kernel.fresh)
+    kernel.number_anew()
+
+
+def expect_innermost(kernel: State, opt: Opt, one: UOp) -> None:
+    """There is room for an axis inside of one of symbolic length: no loop that has to be inside
+    comes before it.
+    """
+    inner, loops = UOp.range(1, kernel.fresh, kind_of(one)), find_loops(kernel.ast)
+    inside = [r for n in loops.closing if one in loops.free[n] for r in closed_by(n)]
+    if size_of(one) is None and any(nesting(r) < nesting(inner) for r in inside):
+        raise kernel.refused(opt, "there are loops inside of that axis, whose size is symbolic")
 
 
 def swap(kernel: State, opt: Opt) -> None:
@@ -190,9 +204,12 @@ def tile(kernel: State, opt: Opt) -> None:
 def cut(kernel: State, opt: Opt) -> None:
     """Cut an axis into two parts, each with stores of its own."""
     one = kernel.axis(opt, kernel.axes)
-    size = size_of(one)
-    if size is None or not opt.arg or not 0 < opt.arg < size:
-        raise kernel.refused(opt, "it needs an axis of fixed size and a part of it")
+    size, most = size_of(one), iterations([one])
+    if not opt.arg or not 0 < opt.arg < most:
+        raise kernel.refused(opt, "it cuts off a part of it")
     kernel.expect(opt, one, WHOLE)
+    expect_innermost(kernel, opt, one)
+    if size is None and kind_of(one) is AxisType.GLOBAL and kernel.target.groups:
+        raise kernel.refused(opt, "no work items are left of both where one part is empty")
     kernel.ast = drop_single(partition(kernel.ast, one, opt.arg, kernel.fresh).simplify())
     kernel.number_anew()

@@ -61,8 +61,6 @@ def pack(kernel: State, opt: Opt) -> None:
         kernel.ast = kernel.ast.simplify()
         return
     tile = tile_of(kernel.ast, values[number], level, single=number >= len(whole))
-    if tile.size < 1:
-        raise kernel.refused(opt, "inside that loop the value does not change")
     fill(kernel, opt, copied(tile, kernel.fresh))
     kernel.ast = merge_axes(kernel.ast, (AxisType.REDUCE,))  # what was packed lies in a row now
 

@@ -4,12 +4,14 @@ before  for n in 12                 after   for o in 3, i in 4: n = o*4 + i
 
 Where they do not divide it, there is a tail. It is padded (what runs beyond the end does nothing),
 or tiles overlap, as evenly as they can, and compute some results twice (where the length is not
-known, the last one), or what is left gets loops of its own.
+known, the last one), or what is left gets loops of its own. Lengths that are not known are padded
+or parted into blocks at once, of an axis that is.
 """
 
 from __future__ import annotations
 
-from torpor.base.dtypes import dtypes
+from collections.abc import Sequence
+
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.uop import UOp
 from torpor.kernel.access import is_gated, only_where
@@ -51,32 +53,46 @@ def repeated(root: UOp, one: UOp, inner: UOp, factor: int) -> UOp:
     return replace_range(root, one, place, [outer, inner]).simplify()
 
 
-def padded(root: UOp, one: UOp, factor: int) -> UOp:
-    """The kernel with the axis made longer, to a multiple of `factor`."""
-    size = size_of(one) or 1
-    if size % factor == 0:
-        return root
-    wider = UOp.range(-(-size // factor) * factor, *one.arg)
-    return mask_beyond(replace_range(root, one, wider, [wider]), wider, size)
-
-
-def mask_beyond(root: UOp, one: UOp, size: int) -> UOp:
-    """Loads, stores and checks that run over `one` do nothing from `size` on; reductions take
-    their identity there.
+def padded(root: UOp, one: UOp, factor: int, fresh: int) -> UOp:
+    """The kernel with the axis made longer, to a multiple of `factor`; of symbolic length it
+    becomes blocks of so many, by an axis inside of it that is numbered `fresh`.
     """
-    inside = one < UOp.index_const(size)
-    loops = find_loops(root)
+    size, bound = size_of(one), one.src[0]
+    if size is None:
+        axes, place = in_blocks(one, bound + (factor - 1), factor, fresh)
+    elif size % factor == 0:
+        return root
+    else:
+        place = UOp.range(-(-size // factor) * factor, *one.arg)
+        axes = [place]
+    return mask_beyond(replace_range(root, one, place, axes), axes, place < bound)
+
+
+def in_blocks(one: UOp, bound: UOp, factor: int, fresh: int) -> tuple[list[UOp], UOp]:
+    """The axes of as many blocks of `factor` as `bound` has, the inner one numbered `fresh`, and
+    the place along both.
+    """
+    outer = UOp.range((bound // factor).simplify(), *one.arg)
+    inner = UOp.range(factor, fresh, kind_of(one))
+    return [outer, inner], outer * factor + inner
+
+
+def mask_beyond(root: UOp, axes: Sequence[UOp], inside: UOp) -> UOp:
+    """Loads, stores and checks that run over these axes do nothing but `inside`; reductions take
+    their identity elsewhere.
+    """
+    loops, ran = find_loops(root), frozenset(axes)
     stored = {n.src[0] for n in loops.order if n.op is Ops.STORE}
     done: dict[UOp, UOp] = {}
     for node in loops.order:
         source = tuple([done[s] for s in node.src])
         made = node.over(source)
-        if node.op is Ops.INDEX and one in loops.free[node]:
-            if node in stored or not has_room(node, one):
+        if node.op is Ops.INDEX and ran & loops.free[node]:
+            if node in stored or not has_room(node, axes[-1]):
                 made = only_where(made, inside)
-        elif node.op is Ops.CHECK and one in loops.free[node]:
+        elif node.op is Ops.CHECK and ran & loops.free[node]:
             made = node.replace(src=(source[0], ~inside | source[1]))
-        elif node.op is Ops.REDUCE and one in closed_by(node):
+        elif node.op is Ops.REDUCE and ran.intersection(closed_by(node)):
             neutral = UOp.const(node.dtype, identity(node.arg, node.dtype))
             if node.arg is not Ops.ADD or not gated_product(source[0], inside):
                 made = node.replace(src=(inside.where(source[0], neutral), *source[1:]))
@@ -100,16 +116,22 @@ def has_room(place: UOp, one: UOp) -> bool:
 
 # --- two axes in the place of one -----------------------------------------------------------------
 def partition(root: UOp, one: UOp, first: int, fresh: int) -> UOp:
-    """The kernel with the axis `one` run up to `first`, and from there on by an axis of its own.
+    """The kernel with the axis `one` run up to `first`, and from there on by an axis of its own; of
+    symbolic length, over whole blocks of `first`, by an axis inside of it.
 
     Stores over the axis become two; so do reductions, whose halves are combined. Loops inside the
     axis are made anew for the second part, since they stand elsewhere. New axes are numbered from
     `fresh`.
     """
-    size = size_of(one)
-    assert size is not None and 0 < first < size
-    low = UOp.range(first, *one.arg)
-    high = UOp.range(size - first, fresh, kind_of(one))
+    size, bound = size_of(one), one.src[0]
+    if size is None:
+        lows, low = in_blocks(one, bound, first, fresh)
+        start, rest, fresh = bound // first * first, bound % first, fresh + 1
+    else:
+        assert 0 < first < size
+        low, start = UOp.range(first, *one.arg), UOp.index_const(first)
+        lows, rest = [low], UOp.index_const(size - first)
+    high = UOp.range(rest.simplify(), fresh, kind_of(one))
     loops = find_loops(root)
     inside = {r for r, outer in loops.around.items() if one in outer}
     moved = sorted((r for r in inside if kind_of(r) is not AxisType.UPCAST), key=nesting)
@@ -117,8 +139,8 @@ def partition(root: UOp, one: UOp, first: int, fresh: int) -> UOp:
     done: dict[UOp, UOp] = {}
 
     def halves(node: UOp) -> tuple[UOp, UOp]:
-        later = replace_range(node, one, high + UOp.const(dtypes.index, first), [high])
-        return replace_range(node, one, low, [low]), rename_ranges(later, again).simplify()
+        later = replace_range(node, one, high + start, [high])
+        return replace_range(node, one, low, lows), rename_ranges(later, again).simplify()
 
     for node in loops.order:
         source = tuple([done[s] for s in node.src])

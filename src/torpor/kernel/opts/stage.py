@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
@@ -16,6 +15,7 @@ from torpor.kernel.ranges import (
     closed_by,
     find_loops,
     is_no_load,
+    iterations,
     kind_of,
     nesting,
     size_of,
@@ -158,8 +158,8 @@ def tile_of(root: UOp, value: UOp, level: UOp, single: bool = False) -> Tile:
     inside.sort(key=is_words)
     if single or all(kind_of(r) not in WRITTEN for r in inside):  # copied in rows
         inside.sort(key=lambda one: reach(value, one) == 1)
-    own, size = tuple(inside), prod(size_of(r) or 0 for r in inside)
-    return Tile(value, own, own, size, value, own, own)
+    own = tuple(inside)
+    return Tile(value, own, own, iterations(inside), value, own, own)
 
 
 def is_words(one: UOp) -> bool:
@@ -206,7 +206,7 @@ def copied(tile: Tile, fresh: int) -> Tile:
             places.append(outer * BLOCK + block)
             copies += [outer, block]
         else:
-            copies.append(UOp.range(size or 1, number, kind))
+            copies.append(UOp.range(one.src[0], number, kind))
             places.append(copies[-1])
     moved = tile.value.substitute(dict(zip(tile.axes, places, strict=True)))
     if len(copies) > len(places):
@@ -219,7 +219,7 @@ def twins(root: UOp, tile: Tile) -> list[tuple[UOp, tuple[UOp, ...]]]:
     if tile.places != tile.axes or len(tile.axes) != 1:
         return []
     nodes, (own,) = set(root.toposort()), tile.axes
-    others = [r for r in root.ranges() if r is not own and size_of(r) == size_of(own)]
+    others = [r for r in root.ranges() if r is not own and r.src[0] is own.src[0]]
     found = [(tile.value.substitute({own: other}), (other,)) for other in others]
     return [(value, axes) for value, axes in found if value in nodes]
 
@@ -233,5 +233,6 @@ def copy_kind(one: UOp, last: bool) -> AxisType:
     """What a loop over this axis is in the copy: written out where it is in the kernel, and where
     it is the innermost and short.
     """
-    short = last and (size_of(one) or 1) <= ROUNDS_WRITTEN
+    size = size_of(one)
+    short = last and size is not None and size <= ROUNDS_WRITTEN
     return AxisType.UPCAST if short or kind_of(one) in WRITTEN else AxisType.LOOP

@@ -32,7 +32,15 @@ from torpor.kernel.choose.tiling import copy_seconds
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import loads_of
-from torpor.kernel.ranges import find_loops, iterations, nesting, number_of, numbered, size_of
+from torpor.kernel.ranges import (
+    find_loops,
+    has_known_lengths,
+    iterations,
+    nesting,
+    number_of,
+    numbered,
+    size_of,
+)
 from torpor.kernel.split.several import Parted, loaded, memory_between, parted, storing
 from torpor.rules.affine import strides_of
 
@@ -64,6 +72,8 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
     if not target.threads or iterations(tuple(ast.ranges())) < PRODUCTS_WORTH:
         return None
     kernel = Kernel(ast, target)
+    if not has_known_lengths(kernel.axes):
+        return None
     plain, limit = first_plan(kernel), least_seconds(kernel)
     copies = copied_windows(kernel)
     gain = GAIN if copies else SURE
