@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from torpor.base.dtypes import dtypes
+from torpor.base.dtypes import dtypes, from_name
 from torpor.graph.elementwise import cast, elementwise
 from torpor.graph.gradient_elementwise import Gradients, like, no_gradient, scaled
 from torpor.graph.gradient_indexed import numbered, positions
@@ -80,6 +80,13 @@ def logistic(x: UOp) -> UOp:
 def same_gradient(node: UOp, g: UOp) -> Gradients:
     """d same(x) = dx."""
     return (g,)
+
+
+def rounded_gradient(node: UOp, g: UOp) -> Gradients:
+    """d same(x) = dx, rounded to the format that the rule names: sums of products of numbers in it
+    are then what the gradient of such a sum takes, too.
+    """
+    return (cast(cast(g, from_name(node.arg[1])), g.dtype),)
 
 
 def steps_gradient(node: UOp, g: UOp) -> Gradients:
@@ -302,6 +309,7 @@ def masked_gradient(node: UOp, g: UOp) -> Gradients:
 FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
     "masked": masked_gradient,
     "same": same_gradient,
+    "rounded": rounded_gradient,
     "slopes": slopes_gradient,
     "step": steps_gradient,
     "within": within_gradient,

@@ -132,7 +132,7 @@ def by_blocks(
     """The group of one block, and the levels of blocks, outermost first: none where the rows cannot
     be cut well.
     """
-    rows = rows_in_block(group, block_bytes(target), make)
+    rows = rows_in_block(group, target, make)
     if rows is None:
         return group, []
     level = Level(-(-group.count // rows), group.count % rows, [], [])
@@ -168,14 +168,14 @@ def block_bytes(target: Target) -> int:
     return min(max(target.last_bytes // 4, LEAST), BLOCK)
 
 
-def rows_in_block(group: FusionGroup, block: int, make: MakeBuffer) -> int | None:
-    """How many rows make a block of so many bytes. None where it does not pay: the blocks are too
-    small, or much else is read anew for each.
+def rows_in_block(group: FusionGroup, target: Target, make: MakeBuffer) -> int | None:
+    """How many rows make a block. None where it does not pay: the blocks are too small, or much
+    else is read anew for each.
     """
-    rows = rows_of_tiles(group, make)
+    rows = rows_of_tiles(group, make, target)
     if rows is not None:
         return rows
-    size = group.row_bytes
+    size, block = group.row_bytes, block_bytes(target)
     columns = columns_of(group)
     masked = columns is not None and bool(conditions(columns))  # blocks of any size leave tiles out
     if size * group.count <= block and not masked:

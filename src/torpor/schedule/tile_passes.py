@@ -28,10 +28,10 @@ from torpor.schedule.reduction_fission import (
     parameter_of,
 )
 from torpor.schedule.tile_groups import FusionGroup, even_part, read_by, stored_by
-from torpor.schedule.tiles import Launches, once, tiles_of
+from torpor.schedule.tiles import ITEMSIZE, WIDEST, Launches, once, tiles_of
 
-# Columns from which tiles pay: blocks of shorter rows stay in the last cache, and with gradients
-# nothing of them is computed again (bench/results/attention.md).
+# Columns from which tiles pay in any case: blocks of shorter rows stay in the last cache, and with
+# gradients nothing of them is computed again (bench/results/attention.md).
 LONG: Final = 8192
 ROWS: Final = 512  # of a block, at most
 WIDE: Final = 512  # columns of a tile, at most, but for rows that had more than `MOST` tiles then
@@ -76,7 +76,7 @@ class Phases:
     @property
     def count(self) -> int:
         """How many passes there are."""
-        return 1 + max(m.phase for m in self.members if m.columns)
+        return 1 + max(m.phase for m in self.members if m.columns and m.final)
 
     def add(self, item: ScheduleItem, rows: frozenset[UOp], own: frozenset[UOp]) -> bool:
         """Take in the next kernel, if it can go by tiles."""
@@ -176,25 +176,35 @@ def into(item: ScheduleItem, store: UOp) -> UOp:
     return item.buffers[parameter_of(store.src[0])]
 
 
-def phases_of(group: FusionGroup, make: MakeBuffer) -> Phases | None:
+def phases_of(group: FusionGroup, make: MakeBuffer, target: Target) -> Phases | None:
     """The passes over the columns that the kernels of a group make; None if rows stay whole."""
     columns = columns_of(group)
-    if columns is None or columns.width < LONG:
+    if columns is None or columns.width < least_columns(target):
         return None
     phases = Phases(columns, make)
-    return phases if all(phases.add(*one) for one in columns.kernels) and phases.online else None
+    if not all(phases.add(*one) for one in columns.kernels) or not phases.online:
+        return None
+    return phases if columns.width >= LONG or phases.count == 1 else None
 
 
-def rows_of_tiles(group: FusionGroup, make: MakeBuffer) -> int | None:
+def least_columns(target: Target) -> int:
+    """Columns from which tiles pay where one pass does: as many as blocks of few whole rows fill
+    half of the second cache with, if tiles leave the other half to what they read.
+    """
+    room = target.cache_bytes // 2
+    return min(LONG, room // (WIDEST * ITEMSIZE)) if ROWS * WIDE * ITEMSIZE <= room else LONG
+
+
+def rows_of_tiles(group: FusionGroup, make: MakeBuffer, target: Target) -> int | None:
     """How many rows a block of tiles has; None where rows stay whole."""
-    return None if phases_of(group, make) is None else even_part(group.count, ROWS)
+    return None if phases_of(group, make, target) is None else even_part(group.count, ROWS)
 
 
 def tile_by_tile(
     group: FusionGroup, counts: tuple[int, ...], make: MakeBuffer, target: Target
 ) -> list[Launches] | None:
     """The kernels of one block of rows by tiles of its columns; None where rows stay whole."""
-    phases = phases_of(group, make)
+    phases = phases_of(group, make, target)
     if phases is None:
         return None
     widest = max(WIDE, phases.columns.width // MOST)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from torpor.base.dtypes import DType
+from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.base.promotion import promote
 from torpor.graph import build
@@ -19,7 +19,14 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, float_dtype, located, render_shape
+from torpor.tensor.handle import (
+    Handle,
+    derive,
+    float_dtype,
+    located,
+    render_shape,
+    with_rule,
+)
 from torpor.tensor.host import known_size
 from torpor.tensor.operands import choose, promoted, scaled
 from torpor.tensor.repeated import repeated
@@ -239,11 +246,16 @@ _attention: Final = repeated(attention)
 
 
 def _scores(query: Any, key: Any, scale: float | None) -> Any:
-    """query @ key.mT * scale, in the format that sums are taken in: there it does not overflow."""
+    """query @ key.mT * scale, in the format that sums are taken in: there it does not overflow. Of
+    bfloat16, whose range is that of float32, the gradient is rounded as PyTorch's is.
+    """
     width = known_size(query.shape[-1]) if scale is None else 1
     wide = wide_dtype(float_dtype(query.dtype))
     factor = float(width or 1) ** -0.5 if scale is None else scale
-    return query.cast(wide).matmul(key.cast(wide).mT) * factor
+    made = query.cast(wide).matmul(key.cast(wide).mT)
+    if query.dtype is key.dtype is dtypes.bfloat16:
+        made = with_rule(made, (made,), "rounded", query.dtype.name)
+    return made * factor
 
 
 def _for_each_head(query: Any, shared: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import pytest
 
+import torpor
 from tests import matrices
 from torpor import Tensor
 from torpor.base.dtypes import dtypes
@@ -99,3 +100,19 @@ def test_both_products_of_attention(length, causal):
     kernels = {item.ast: choose(Kernel(item.ast, matrices.AMX)) for item in items}
     products = [any(opt.op is OptOps.MMA for opt in opts) for opts in kernels.values()]
     assert sum(products) == 2
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_all_products_of_the_gradients_of_attention(causal):
+    """Of each head: the scores, and those for values, weights, queries and keys."""
+    q, k, v, g = (
+        Tensor.empty(12, 1024, 64, dtype=dtypes.bfloat16).requires_grad_() for _ in range(4)
+    )
+    with Context(TARGET="amx"):
+        made = q.scaled_dot_product_attention(k, v, is_causal=causal)
+        first, *more = torpor.autograd.grad((made * g).sum(), [q, k, v])
+        items = first.schedule(*more)
+    asts = {item.ast for item in items}
+    kernels = {ast: choose(Kernel(ast, matrices.AMX)) for ast in asts}
+    products = {ast for ast, opts in kernels.items() if OptOps.MMA in [opt.op for opt in opts]}
+    assert sum(item.ast in products for item in items) >= 5 * 12
