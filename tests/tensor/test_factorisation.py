@@ -160,6 +160,44 @@ def test_values_that_are_equal_have_a_gradient(dtype):
         np.testing.assert_allclose(slope.numpy(), np.eye(3), 1e-12, 1e-12)
 
 
+SECOND = {
+    "solve": lambda x: linalg.solve(x, T(RIGHT[0].real)),
+    "solve_ex": lambda x: linalg.solve_ex(x, T(RIGHT[0].real)).result,
+    "inverse": linalg.inv,
+    "eigvals": lambda x: linalg.eigvals(x).abs() ** 3,
+    "eig": lambda x: linalg.eig(x)[1].abs().square(),
+    "eigh": lambda x: linalg.eigh(x)[1].abs().square(),
+    "left": lambda x: linalg.svd(x)[0].abs().square(),
+    "right": lambda x: linalg.svd(x[:2])[2].abs().square(),
+}
+WEIGHTS = {shape: RANDOM.uniform(0.5, 1.5, shape) for shape in [(3, 3), (3, 2), (2, 3), (3,)]}
+
+
+@pytest.mark.parametrize("name", SECOND)
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_second_gradients_are_slopes_of_the_first(name, is_complex):
+    """Each gradient is made of the results, which depend on the matrix too."""
+    start = A[0] if is_complex else REAL
+    start = start + H(start) if name == "eigh" else start
+    way = drawn(3, 3) if is_complex else RANDOM.normal(size=(3, 3))
+    way = way + H(way) if name == "eigh" else way
+
+    def first(array):
+        x = T(array).requires_grad_()
+        made = SECOND[name](x)
+        total = (made.real if made.is_complex() else made) * T(WEIGHTS[tuple(made.shape)])
+        return x, total.sum().gradient(x)[0]
+
+    x, slope = first(start)
+    slope = slope.real if is_complex else slope
+    (second,) = (slope * T(WEIGHTS[3, 3])).sum().gradient(x)
+    step = 1e-6
+    after, before = (first(start + sign * step * way)[1].numpy().real for sign in (1, -1))
+    expected = ((after - before) / (2 * step) * WEIGHTS[3, 3]).sum()
+    found = (second.numpy().conj() * way).sum().real
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
 def test_second_gradients():
     x = T(A[0]).requires_grad_()
     (first,) = x.inverse().abs().square().sum().gradient(x)

@@ -11,7 +11,7 @@ from torpor.graph import build
 from torpor.graph.gradient import CUSTOM, watched
 from torpor.ir.uop import UOp
 from torpor.tensor.differentiate import leaf_number, when_accumulated
-from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.handle import Handle, derive, located, make, standing_for
 from torpor.tensor.mode import grad_enabled, no_grad
 from torpor.tensor.write import write
 
@@ -29,7 +29,7 @@ class _Rule:
         self._given = [(t.shape, t.dtype) for t in given]
 
     def __call__(self, g: UOp) -> list[UOp | None]:
-        packed: Any = make(g, self._device, True)
+        packed: Any = standing_for(g, self._device, True)
         gradients, first = [], 0
         for shape, dtype in self._made:
             count = _count(shape)
@@ -267,7 +267,7 @@ class Hooked(Handle):
         device, node = self._storage.device, self._current()
 
         def on_nodes(g: UOp) -> UOp:
-            found = hook(make(g, device, grad_enabled()))
+            found = hook(standing_for(g, device, grad_enabled()))
             return g if found is None else found._current()
 
         on_nodes.hook = hook

@@ -18,9 +18,10 @@ from torpor.graph.gradient import LOOKING
 from torpor.graph.gradient_function import FUNCTIONS
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, located, make, with_rule
+from torpor.tensor.handle import Handle, located, standing_for, with_rule
 from torpor.tensor.host import Array, known_shape
 from torpor.tensor.inside import UnknownValueError
+from torpor.tensor.mode import enable_grad
 from torpor.tensor.realisation import compute_all
 from torpor.tensor.watch import active
 
@@ -103,11 +104,13 @@ def rule(name: str) -> Callable[[Rule], Rule]:
     def register(function: Rule) -> Rule:
         def through(node: UOp, g: UOp) -> tuple[UOp | None, ...]:
             device, kinds, layout = node.arg[1:]
-            packed, slopes, *rest = [make(one, device) for one in (node, g, *node.src[1:])]
+            nodes = (node, g, *node.src[1:])
+            packed, slopes, *rest = [standing_for(one, device, True) for one in nodes]
             given = iter(rest)
             operands = [_joined([next(given) for _ in ("ri" if kind == COMPLEX else "r")])
                         for kind in kinds]  # fmt: skip
-            found = function(apart(packed, layout), apart(slopes, layout), *operands)
+            with enable_grad():  # what is computed on the way keeps its graph
+                found = function(apart(packed, layout), apart(slopes, layout), *operands)
             return tuple(part for one, kind in zip(found, kinds, strict=True)
                          for part in _nodes(one, kind))  # fmt: skip
 
@@ -228,7 +231,8 @@ def _spectrum_rule(
 @rule("eigh")
 def _eigh_rule(made: Results, g: Results, a: Any) -> Results:
     """dV = V (V.mH dA V / (w[j] - w[i])) beside the diagonal."""
-    w, v = made
+    v = made[1]
+    w = spectrum(made[0], a, v, v)
     size = known_shape(w.shape)[-1]
     whole = v @ ((v.mH @ g[1]) / _apart(w) * (1 - eye(w, size))) @ v.mH
     return [(whole + whole.mH) / 2]
@@ -239,7 +243,8 @@ def _eig_rule(made: Results, g: Results, a: Any) -> Results:
     """dV = V (P - diagonal(Re(V.mH V P))), P = inverse(V) dA V / (w[j] - w[i]) beside the diagonal:
     the columns of V stay of length 1.
     """
-    (w, v), slope = made, g[1]
+    v, slope = made[1], g[1]
+    w = spectrum(made[0], a, v)
     one = eye(v, known_shape(w.shape)[-1])
     inner = v.mH @ slope
     length = ((v.conj() * slope).sum(-2).real).unsqueeze(-2)
@@ -252,11 +257,11 @@ def _svd_rule(made: Results, g: Results, a: Any) -> Results:
     """Townsend, "Differentiating the singular value decomposition", 2016; of complex matrices with
     the turn of U's columns, that of V's being the same. Columns beyond the values' have none.
     """
-    s = made[1]
     rows, columns = known_shape(a.shape[-2:])
     k = min(rows, columns)
     u, gu = (one.narrow(-1, 0, k) for one in (made[0], g[0]))
     v, gv = (one.narrow(-2, 0, k) for one in (made[2], g[2]))
+    s = spectrum(made[1], a, v.mH, u)
     left, right = u.mH @ gu, v @ gv.mH
     inner = _skew(left) * s.unsqueeze(-2) + s.unsqueeze(-1) * _skew(right)
     twice = s.eq(0).where(1, s).unsqueeze(-1) * 2

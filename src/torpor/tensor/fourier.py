@@ -18,7 +18,7 @@ import numpy as np
 
 from torpor.graph.gradient_function import FUNCTIONS
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import make, with_rule
+from torpor.tensor.handle import standing_for, with_rule
 from torpor.tensor.pairs import paired
 from torpor.tensor.repeated import repeated
 from torpor.tensor.tensor import Tensor
@@ -38,7 +38,7 @@ def fourier(pairs: Any, sign: int, scale: float) -> Any:
 def _gradient(node: UOp, g: UOp) -> tuple[UOp]:
     """d fourier(x) = fourier(dx): of the gradient, the transform that turns the other way."""
     _, sign, scale, device = node.arg
-    return (fourier(make(g, device), -sign, scale)._current(),)
+    return (fourier(standing_for(g, device), -sign, scale)._current(),)
 
 
 FUNCTIONS["fourier"] = _gradient

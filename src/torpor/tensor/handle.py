@@ -218,6 +218,11 @@ def renamed(node: UOp) -> UOp:
     return shaped(build.alias(node, build.identity()), shape_of(node))
 
 
+def standing_for(node: UOp, device: str, requires: bool = False) -> Tensor:
+    """A handle for a node that others may stand for too: a gradient flows through to it."""
+    return make(renamed(node) if node.held else node, device, requires)
+
+
 def with_rule(
     value: Tensor, operands: Sequence[Handle], name: str, *numbers: Scalar | str
 ) -> Tensor:
