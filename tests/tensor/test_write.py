@@ -319,6 +319,45 @@ def test_gradients_flow_through_views_in_place_and_leaves_refuse_them():
     assert x.grad.tolist() == [[0, 2, 2]]
 
 
+UNSEEN = {
+    "no_grad": (lambda y: torpor.no_grad(y.clamp_)(max=4), [2, 4, 4]),
+    "data": (lambda y: y.data.clamp_(max=4), [2, 4, 4]),
+    "detach": (lambda y: y.detach().clamp_(max=4), [2, 4, 4]),
+    "place": (lambda y: y.data.__setitem__(1, 7), [2, 7, 6]),
+    "copy": (lambda y: torpor.no_grad(y.copy_)(Tensor([7.0, 8.0, 9.0])), [7, 8, 9]),
+    "view": (lambda y: torpor.no_grad(lambda: y[1:].mul_(2))(), [2, 8, 12]),
+    "itself": (lambda y: torpor.no_grad(y.mul_)(y), [4, 16, 36]),
+    "other": (lambda y: y.data.copy_(Tensor([7.0, 8.0, 9.0], requires_grad=True)), [7, 8, 9]),
+    "rounded": (lambda y: setattr(y, "data", (y.data / 4).round()), [0, 1, 2]),
+    "often": (lambda y: [y.data.add_(1) for _ in range(10)], [12, 14, 16]),
+}
+
+
+@pytest.mark.parametrize("in_jit", [False, True])
+@pytest.mark.parametrize("name", UNSEEN)
+def test_what_no_gradient_sees_is_written_and_the_graph_stays(name, in_jit):
+    """As though y were still 2 x: d(y x) = y dx + 2 x dx."""
+    change, expected = UNSEEN[name]
+
+    def slope(x):
+        y = x * 2
+        change(y)
+        return y, (y * x).sum().gradient(x)[0]
+
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    slope = torpor.jit(slope) if in_jit else slope
+    for _ in range(3):
+        y, gradient = slope(x)
+        assert y.tolist() == expected
+        assert gradient.tolist() == [y + 2 * x for x, y in zip([1, 2, 3], expected, strict=True)]
+
+
+def test_what_is_written_through_a_detached_view_leads_nowhere():
+    x, w = Tensor([1.0, 2.0]), Tensor([3.0, 4.0], requires_grad=True)
+    x.data.copy_(w)
+    assert not x.requires_grad and x.tolist() == [3, 4]
+
+
 def test_what_is_done_in_place_is_a_function_too():
     x = Tensor([-1.0, 2.0])
     assert torpor.abs_(x) is x and torpor.add_(x, 1) is x and x.tolist() == [2, 3]

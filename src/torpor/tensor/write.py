@@ -29,7 +29,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.host import known_shape, memory_of
 from torpor.tensor.mode import grad_enabled
-from torpor.tensor.path import backward
+from torpor.tensor.path import backward, detached
 from torpor.tensor.pending import compute_waiting, is_waiting, wait
 from torpor.tensor.storage import MOST_WRITES, WRITE, remember, without_known
 from torpor.tensor.watch import active, is_watched, watcher
@@ -64,6 +64,13 @@ def write(target: Handle, value: Any) -> None:
         raise located(error, (target,)) from None
     if mask is not None:
         moved = build.elementwise(Ops.WHERE, mask, moved, storage.base)
+    if not grad_enabled() or (path is not None and path.requires is False):
+        if storage.requires:  # the gradient goes on to what the tensor was made of
+            moved = build.function(detached(moved), (storage.base,), "same")
+        elif requires:
+            moved = detached(moved)
+        requires = storage.requires
+    elif mask is not None:
         requires = requires or storage.requires
     storage.requires = requires
     if isinstance(value, Handle) and moved is value._current():
@@ -85,10 +92,10 @@ def hand_over(target: Handle, made: Handle) -> None:
     alike = storage.base.dtype is node.dtype and shape_of(storage.base) == shape_of(node)
     plain = made._path is None and storage.device == made._storage.device
     waits = storage.depth >= MOST_WRITES * WRITE or storage.external is not None
-    if active or waits or not (is_whole and alike and plain) or made.requires_grad:
+    graph = made.requires_grad or storage.requires
+    if active or waits or graph or not (is_whole and alike and plain):
         write(target, made)
         return
-    storage.requires = False
     storage.replace(node)
     node.held = True
     wait(storage)
