@@ -265,3 +265,22 @@ def test_a_function_may_change_its_argument_and_say_so():
     assert z is y
     (z * y).sum().backward()
     assert y.tolist() == [2, 2, 2] and x.grad.tolist() == [8, 8, 8]
+
+
+NOTHING = Tensor([]).cast("int64")
+FLAT = {
+    "gather": lambda x: x.gather(0, NOTHING),
+    "put": lambda x: Tensor.ones(2).put(NOTHING, x[:0]),
+    "index_add": lambda x: Tensor.ones(2).index_add(0, NOTHING, x[:0]),
+    "matrix_power": lambda x: torpor.linalg.matrix_power(x.expand(2, 2), 0),
+    "slice_scatter": lambda x: x.slice_scatter(Tensor.ones(2)),
+    "copysign": lambda x: Tensor.ones(2).copysign(x),
+    "fill": lambda x: torpor.fill(x, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_what_depends_on_a_tensor_by_name_alone_has_the_gradient_0(name):
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    FLAT[name](x).sum().backward()
+    assert x.grad.tolist() == [0, 0]

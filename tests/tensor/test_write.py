@@ -358,6 +358,32 @@ def test_what_is_written_through_a_detached_view_leads_nowhere():
     assert not x.requires_grad and x.tolist() == [3, 4]
 
 
+OVERWRITTEN = {
+    "fill_": lambda y: y.fill_(1.0),
+    "zero_": lambda y: y.zero_(),
+    "copy_": lambda y: y.copy_(Tensor([3.0, 4.0])),
+    "setitem": lambda y: y.__setitem__(slice(None), Tensor([3.0, 4.0])),
+}
+
+
+@pytest.mark.parametrize("name", OVERWRITTEN)
+def test_what_is_overwritten_has_the_gradient_0(name):
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    OVERWRITTEN[name](y)
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0]
+
+
+def test_what_overwrites_has_the_gradient():
+    """Also where it is made of what it overwrites: y = x², and then y = w y = w x²."""
+    x, w = (Tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    y = x * x
+    y.copy_(w * y)
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 8] and w.grad.tolist() == [1, 4]
+
+
 def test_what_is_done_in_place_is_a_function_too():
     x = Tensor([-1.0, 2.0])
     assert torpor.abs_(x) is x and torpor.add_(x, 1) is x and x.tolist() == [2, 3]

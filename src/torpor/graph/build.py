@@ -32,6 +32,7 @@ from torpor.graph.reduce import detach as detach
 from torpor.graph.reduce import function as function
 from torpor.graph.reduce import identity as identity
 from torpor.graph.reduce import leaf as leaf
+from torpor.graph.reduce import over as over
 from torpor.graph.reduce import reduce as reduce
 from torpor.graph.scan import latest as latest
 from torpor.graph.scan import scan as scan

@@ -17,7 +17,7 @@ from torpor.base.site import Site, gradient_of
 from torpor.graph.branch import CHOSEN, side_gradient
 from torpor.graph.call import without_calls
 from torpor.graph.elementwise import elementwise
-from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients
+from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients, like
 from torpor.graph.gradient_function import FUNCTIONS
 from torpor.graph.gradient_indexed import INDEXED
 from torpor.graph.gradient_loop import loop_gradient
@@ -57,6 +57,11 @@ def function_gradient(node: UOp, g: UOp) -> Gradients:
     return None, *(RULES[value.op](value, g) if len(node.src) > 1 else ())
 
 
+def over_gradient(node: UOp, g: UOp) -> Gradients:
+    """d over(x, y, ...) = dx + 0 dy + ..."""
+    return g, *(like(other, 0) for other in node.src[2:])
+
+
 def summed_to(g: UOp, shape: Shape) -> UOp:
     """The gradient of an operand of this shape that was broadcast: the sum over all its copies."""
     wide = shape_of(g)
@@ -68,6 +73,7 @@ def summed_to(g: UOp, shape: Shape) -> UOp:
 
 
 RULES[Ops.FUNCTION] = function_gradient
+FUNCTIONS["over"] = over_gradient
 FLOWING: Final = frozenset(RULES) | LOOPED
 CUSTOM: Final = "custom"  # a FUNCTION whose gradients are what its arg makes of its own
 # FUNCTIONs whose gradients are made of more than their operands; those whose rules ask for values

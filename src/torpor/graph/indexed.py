@@ -7,6 +7,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, OutOfBoundsError, ShapeError
 from torpor.graph.movement import reshape
+from torpor.graph.reduce import over
 from torpor.graph.sizes import axis_of, describe
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
@@ -54,7 +55,7 @@ def scatter(
             f"{describe(values)} for {describe(index)}"
         )
     if 0 in shape_of(index):
-        return base
+        return over(base, values) if base.dtype.is_float else base
     if shape_of(base)[axis] == 0:
         raise OutOfBoundsError(f"scatter into {describe(base)}: axis {axis} has no places")
     return UOp(Ops.SCATTER, base.dtype, (base, index, values), (op, axis, distinct))

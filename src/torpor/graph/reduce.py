@@ -79,6 +79,11 @@ def function(value: UOp, operands: Sequence[UOp], name: str, *numbers: Scalar | 
     return UOp(Ops.FUNCTION, value.dtype, (value, *operands), (name, *numbers))
 
 
+def over(node: UOp, *others: UOp) -> UOp:
+    """The same value, which takes the place of others: their gradient is 0."""
+    return function(node, (node, *others), "over")
+
+
 def again(node: UOp, number: int) -> UOp:
     """The same computation once more: a gradient for the node is not for this one."""
     return function(node, () if node.op is Ops.DETACH else node.src, AGAIN, number)

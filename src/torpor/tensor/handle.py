@@ -232,6 +232,12 @@ def with_rule(
     return derive(_ruled, (value, *operands), name, numbers)
 
 
+def flat(value: Any, *operands: Handle) -> Any:
+    """The value, with the gradient 0 for the operands."""
+    smooth = [part for one in operands for part in one._parts if part.dtype.is_float]
+    return with_rule(value, smooth, "step") if smooth and not value.is_pair else value
+
+
 def _ruled(value: UOp, *rest: Any) -> UOp:
     *operands, name, numbers = rest
     return build.function(value, operands, name, *numbers)

@@ -109,7 +109,7 @@ class Numeric(Handle):
         x, y = _pair(self, other)
         turned = sign_bit(x) ^ sign_bit(y)
         factor = choose(x.eq(0), 0.0, choose(turned, x.full_like(-1.0), 1.0))
-        return sloped(choose(turned, -x, x).detach(), (x, factor))
+        return sloped(choose(turned, -x, x).detach(), (x, factor), (y, y.full_like(0)))
 
     @repeated
     def nextafter(self, other: Any) -> Tensor:

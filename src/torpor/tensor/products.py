@@ -8,7 +8,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.tensor.contraction import added_to
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, float_dtype, located
+from torpor.tensor.handle import Handle, flat, float_dtype, located
 from torpor.tensor.operands import promoted
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, whole_number
@@ -115,7 +115,7 @@ class Products(Handle):
             return self.inverse().matrix_power(-n)
         if n == 0:
             one = Handle._type.eye(self.shape[-1], dtype=self.dtype, device=self.device)
-            return one.expand(*self.shape).clone()
+            return flat(one.expand(*self.shape).clone(), self)
         half: Any = self.matrix_power(n // 2) if n > 1 else None
         if half is None:
             return self.clone()

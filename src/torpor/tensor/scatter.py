@@ -22,6 +22,7 @@ from torpor.tensor.handle import (
     as_number,
     check_fits,
     derive,
+    flat,
     located,
     make,
     render_shape,
@@ -259,7 +260,7 @@ def _gathered(what: str, operand: Any, axis: int, index: Any, from_end: bool = F
     index = beside(index, operand)
     source, asked = _vector(operand), _vector(index)
     if 0 in asked.shape:  # which names no place, along whatever axes
-        return operand.new_zeros(index.shape)
+        return flat(operand.new_zeros(index.shape), operand)
     _check_index(what, source, axis, asked)
     boxes = [(0, source.shape[a] if a == axis else s) for a, s in enumerate(asked.shape)]
     place = placed(asked, source.shape[axis], axis, what, from_end)

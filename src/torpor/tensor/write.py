@@ -70,8 +70,10 @@ def write(target: Handle, value: Any) -> None:
         elif requires:
             moved = detached(moved)
         requires = storage.requires
-    elif mask is not None:
-        requires = requires or storage.requires
+    elif storage.requires:
+        requires = True
+        if mask is None:
+            moved = build.over(moved, storage.base)
     storage.requires = requires
     if isinstance(value, Handle) and moved is value._current():
         moved = renamed(moved)
