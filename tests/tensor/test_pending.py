@@ -12,7 +12,7 @@ import pytest
 from torpor import Tensor, autograd, jit, nn, no_grad
 from torpor.base.errors import GradientError, OutOfBoundsError
 from torpor.device import Buffer
-from torpor.tensor.storage import without_known
+from torpor.tensor.storage import recall, without_known
 
 RANDOM = np.random.default_rng(0)
 INPUTS = RANDOM.standard_normal((50, 3))
@@ -410,3 +410,48 @@ def test_a_view_that_is_carried_on_and_computed_along_is_not_deep(compiled: list
         kept, wanted = Tensor.cat(kept, Tensor(row))[-7:], np.concatenate([wanted, row])[-7:]
         np.testing.assert_allclose((kept * row).sum().item(), (wanted * row).sum())
     assert compiled == []
+
+
+def layers(count: int) -> tuple[list[Tensor], Tensor]:
+    """Weights of a network by hand, and its loss."""
+    random = np.random.default_rng(3)
+    weights = [Tensor(random.normal(size=(3, 3)), requires_grad=True) for _ in range(count)]
+    x = Tensor(INPUTS)
+    for weight in weights:
+        x = (x @ weight).tanh()
+    return weights, x.square().sum()
+
+
+def test_gradients_that_are_read_one_by_one_are_computed_together() -> None:
+    """With the second one that is asked for come the others: that others follow is known then."""
+    weights, loss = layers(6)
+    together = [one.numpy() for one in loss.gradient(*weights)]
+    weights, loss = layers(6)
+    loss.backward()
+    for gradients in ([one.grad for one in weights], loss.gradient(*weights)):
+        left = []
+        for one, other in zip(gradients, together, strict=True):
+            assert one is not None and one.norm().item() == pytest.approx(np.linalg.norm(other))
+            left.append(sum(bool(one is not None and one.schedule()) for one in gradients))
+        assert left == [6, 0, 0, 0, 0, 0]
+
+
+def test_gradients_that_nobody_holds_are_not_computed_along() -> None:
+    weights, loss = layers(4)
+    gradients = loss.gradient(*weights)
+    gone = gradients.pop()._current()
+    for one in gradients:
+        one.norm().item()
+    assert recall(gone) is None and not any(one.schedule() for one in gradients)
+
+
+def test_gradients_that_steps_are_made_of_are_not_stored() -> None:
+    """Neither where all of them are needed together, nor where some are first and some then."""
+    weights, loss = layers(4)
+    loss.backward()
+    for some in (weights[:2], weights[2:]):
+        with no_grad():
+            for weight in some:
+                weight -= 0.1 * weight.grad
+        (loss * 2).item()  # along with the weights
+        assert all(weight.grad.schedule() for weight in weights)

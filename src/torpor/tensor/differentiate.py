@@ -18,7 +18,7 @@ from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
 from torpor.tensor.mode import anomaly, grad_enabled
 from torpor.tensor.path import Step
-from torpor.tensor.pending import note_detached, wait
+from torpor.tensor.pending import note_detached, note_gradients, wait
 from torpor.tensor.spelling import spelled
 from torpor.tensor.storage import reads_computed, sources_lost
 from torpor.tensor.watch import active, watcher
@@ -290,6 +290,10 @@ class Differentiate(Handle):
                 if watching is not None:
                     watching.differentiated(target)
                 _accumulate(target, make(node, target.device, create_graph, depth=1))
+        made = zip(targets, gradients, strict=True)
+        note_gradients(
+            [one.grad for one, node in made if node is not None and one.grad is not None]
+        )
         wait(self._storage)
         return self  # type: ignore[return-value]
 
@@ -335,7 +339,7 @@ class Differentiate(Handle):
             raise located(GradientError(f"{what} requires_grad=True before"), (self,))
         requires = self.requires_grad and grad_enabled()
         depth = self._storage.depth + 1
-        return [
+        made: list[Any] = [
             make(node, target.device, requires, depth=depth)
             if node is not None
             else target.detach().zeros_like()
@@ -343,6 +347,8 @@ class Differentiate(Handle):
             else None
             for target, node in zip(wanted, found, strict=True)
         ]
+        note_gradients([one for one, node in zip(made, found, strict=True) if node is not None])
+        return made
 
 
 # --- functions ------------------------------------------------------------------------------------

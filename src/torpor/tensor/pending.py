@@ -1,8 +1,8 @@
 """What waits to be computed though nobody asks for it: values that were written in place, and
 losses that `backward` was called on. Whatever is computed next takes them along, since they share
-its work; and the last state of a loop, if it shares that loop. Where tensors are made of tensors,
-or written to, again and again and nothing is asked for, what has come about is computed each time
-that a loop comes round, so that no graph grows for ever.
+its work; the last state of a loop, if it shares that loop; and gradients that are asked for one by
+one. Where tensors are made of tensors, or written to, again and again and nothing is asked for,
+what has come about is computed each time that a loop comes round, so that no graph grows for ever.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ NEVER: Final = -(1 << 40)  # the depth of what cannot, or should not, be compute
 MOST_HEADS: Final = 256
 MOST_DETACHED: Final = 256  # tensors that are looked at, the latest
 MOST_ENDS: Final = 64  # last states of loops that are looked at, the latest
+MOST_GRADIENTS: Final = 8  # backward passes whose gradients are looked at, the latest
 _WHOLE: Final = frozenset({Ops.LOOP, Ops.CALL})  # what gives several values at once
 
 
@@ -44,9 +45,27 @@ def _count_of_one_holder() -> int:
 ALONE: Final = _count_of_one_holder()  # of a storage that only its handle holds
 
 
+class _Gradients:
+    """What one backward pass gave, weakly; `needed`: what of it, by identity, computations have."""
+
+    def __init__(self, storages: Sequence[Storage]) -> None:
+        self.storages = [*map(weakref.ref, storages)]
+        self.needed: set[int] = set()
+
+    def held(self) -> list[Storage]:
+        """Those that somebody holds, and that have not been computed."""
+        held = [storage for one in self.storages if (storage := one()) is not None]
+        return [one for one in held if not is_buffer(one.base) and recall(one.base) is None]
+
+    def rest(self, held: Sequence[Storage]) -> list[Storage]:
+        """Those that no computation has needed."""
+        return [one for one in held if id(one) not in self.needed]
+
+
 class _Waiting(threading.local):
     """Storages of this thread, weakly, by identity; those whose value cannot be computed, which
-    wait for whoever asks; detached views of what has gradients; and last states of loops.
+    wait for whoever asks; detached views of what has gradients; last states of loops; and what
+    backward passes gave.
     """
 
     def __init__(self) -> None:
@@ -54,6 +73,7 @@ class _Waiting(threading.local):
         self.failed: weakref.WeakSet[Storage] = weakref.WeakSet()
         self.detached: deque[weakref.ref[Handle]] = deque(maxlen=MOST_DETACHED)
         self.ends: deque[weakref.ref[Storage]] = deque(maxlen=MOST_ENDS)
+        self.gradients: deque[_Gradients] = deque(maxlen=MOST_GRADIENTS)
 
 
 _waiting: Final = _Waiting()
@@ -75,7 +95,8 @@ def is_waiting(storage: Storage) -> bool:
 
 def are_waiting() -> bool:
     """Whether something waits in this thread, or may be let go of."""
-    return bool(_waiting.storages or _waiting.detached or _waiting.ends) or are_places()
+    waiting = _waiting.storages or _waiting.detached or _waiting.ends or _waiting.gradients
+    return bool(waiting) or are_places()
 
 
 def wait_for_loop(storage: Storage) -> None:
@@ -85,15 +106,25 @@ def wait_for_loop(storage: Storage) -> None:
     _waiting.ends.append(weakref.ref(storage))
 
 
+def note_gradients(gradients: Sequence[Handle]) -> None:
+    """Have what one backward pass gave computed together once its parts are asked for one by one:
+    they share most of their work.
+    """
+    if len(gradients) > 1 and not is_watched():
+        _waiting.gradients.append(_Gradients([one._storage for one in gradients]))
+
+
 def taken_along(roots: Sequence[UOp] = ()) -> list[Storage]:
     """The storages that wait in this thread, or in the function that is traced there, and that
-    somebody holds; they wait no longer. And last states of the loops that run for these roots, and
-    what is made of them at places where later graphs needed that.
+    somebody holds; they wait no longer. And last states of the loops that run for these roots, what
+    is made of them at places where later graphs needed that, and gradients.
     """
     found, _waiting.storages = _waiting.storages, {}
     held = [storage for one in found.values() if (storage := one()) is not None]
     held += _ends_of(roots, held)
     held += [one for one in made_at_places(roots) if one not in held]
+    if not is_watched():
+        held += [one for one in _gradients_beside(roots, held) if one not in held]
     if (watching := watcher()) is not None:
         others = [one for one in held if not watching.holds(one)]
         _waiting.storages = {id(one): found[id(one)] for one in others}
@@ -110,6 +141,41 @@ def _ends_of(roots: Sequence[UOp], others: Sequence[Storage]) -> list[Storage]:
         return []
     running = _loops_below([*roots, *(one.base for one in others)])
     return [one for one in held if not running.isdisjoint(_loops_below([one.base]))]
+
+
+def _gradients_beside(roots: Sequence[UOp], others: Sequence[Storage]) -> list[Storage]:
+    """Where these roots and those of the others need more of the gradients of a backward pass than
+    an earlier computation did, and not all, what is held of them.
+    """
+    groups = [(one, one.held()) for one in _waiting.gradients]
+    groups = [(one, held) for one, held in groups if one.rest(held)]
+    _waiting.gradients = deque((one for one, _ in groups), MOST_GRADIENTS)
+    if not groups:
+        return []
+    nodes = {one.base for group, held in groups for one in group.rest(held)}
+    below = _first_below([*roots, *(one.base for one in others)], nodes)
+    found: list[Storage] = []
+    for group, held in groups:
+        begun, now = bool(group.needed), {id(one) for one in group.rest(held) if one.base in below}
+        group.needed |= now
+        if begun and now and group.rest(held):
+            found += held
+    return found
+
+
+def _first_below(roots: Sequence[UOp], wanted: set[UOp]) -> set[UOp]:
+    """Those of the wanted nodes that these lead to, or are."""
+    stack, seen, found = [*roots], {*roots}, set[UOp]()
+    while stack and len(found) < len(wanted):
+        node = stack.pop()
+        if node in wanted:
+            found.add(node)
+            continue
+        for below in node.src:
+            if below not in seen and _is_open(below):
+                seen.add(below)
+                stack.append(below)
+    return found
 
 
 def _loops_below(nodes: Sequence[UOp]) -> set[UOp]:
