@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from torpor.nn.optim.optimizer import Optimizer
 from torpor.tensor import Tensor, enable_grad, no_grad
 
 Vector = NDArray[np.float64]
+LONGEST: Final = 25  # steps of a line search behind the first
+NARROWEST: Final = 1e-9  # what a line search still divides, as parameters change
 
 
 class _Point(NamedTuple):
@@ -29,7 +31,8 @@ class LBFGS(Optimizer):
     """Nocedal, 1980: directions from the last `history_size` changes of parameters and gradients.
     `step` needs a closure, which is called several times; `line_search_fn="strong_wolfe"` looks
     for a step along the direction, by Nocedal and Wright, Numerical Optimization, 2006, algorithms
-    3.5 and 3.6. The few numbers that decide are computed on the host.
+    3.5 and 3.6, with the bounds of Schmidt's minFunc, 2005. The few numbers that decide are
+    computed on the host.
     """
 
     options = {
@@ -58,13 +61,13 @@ class LBFGS(Optimizer):
 
     @with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Up to `max_iter` iterations; gives the loss before them."""
+        """Up to `max_iter` iterations; gives the loss before them, as the closure gave it."""
         if closure is None:
             raise GradientError("LBFGS evaluates the loss more than once: step needs a closure")
         group, start = self.param_groups[0], self._values()
-        first, calls = self._evaluate(closure), 1
-        loss, gradient = first
-        for _ in range(group["max_iter"]):
+        given, gradient = self._evaluate(closure)
+        loss, calls = float(given), 1
+        for left in reversed(range(group["max_iter"])):
             if np.abs(gradient).max(initial=0) <= group["tolerance_grad"]:
                 break
             direction = self._next_direction(gradient)
@@ -72,18 +75,23 @@ class LBFGS(Optimizer):
             if slope > -group["tolerance_change"]:
                 break
             rate = group["lr"]
-            if not self.history:
+            if self._iterations == 1:
                 rate *= min(1.0, 1.0 / np.abs(gradient).sum())
             line = _Line(self, closure, start, direction, _Point(0.0, loss, gradient, slope))
-            found = line.search(rate) if group["line_search_fn"] else line.at(rate)
+            found = _Point(rate, loss, gradient, slope)  # after the last step nothing is asked
+            if group["line_search_fn"]:
+                found = line.search(rate, min(LONGEST, group["max_eval"] - calls))
+            elif left:
+                found = line.at(rate)
             start, calls = start + direction * found.at, calls + line.calls
             self._write(start)
             moved, change = np.abs(direction * found.at).max(), abs(found.loss - loss)
             loss, gradient, self._length = found.loss, found.gradient, found.at
-            if calls >= group["max_eval"] or min(moved, change) <= group["tolerance_change"]:
+            least = group["tolerance_change"]
+            if calls >= group["max_eval"] or moved <= least or change < least:
                 break
         self._loss, self._calls = loss, self._calls + calls
-        return Tensor(first[0])
+        return given
 
     @property
     def state(self) -> dict[Tensor, Any]:
@@ -158,9 +166,9 @@ class LBFGS(Optimizer):
                 parameter.assign(part.cast(parameter.dtype).to(parameter.device))
                 place += parameter.numel()
 
-    def _evaluate(self, closure: Callable[[], Any]) -> tuple[float, Vector]:
+    def _evaluate(self, closure: Callable[[], Any]) -> tuple[Any, Vector]:
         with enable_grad():
-            loss = float(closure())
+            loss = closure()
         parts = [np.zeros(one.numel()) if one.grad is None else one.grad.numpy()
                  for one in self.params]  # fmt: skip
         return loss, np.concatenate([part.astype(np.float64).ravel() for part in parts])
@@ -179,7 +187,7 @@ class _Line:
         self.rule._write(self.start + self.way * place)
         self.calls += 1
         loss, gradient = self.rule._evaluate(self.closure)
-        return _Point(place, loss, gradient, float(gradient @ self.way))
+        return _Point(place, float(loss), gradient, float(gradient @ self.way))
 
     def falls(self, point: _Point) -> bool:
         """Whether the loss is lower by a fair part of what the slope at 0 promises."""
@@ -188,31 +196,42 @@ class _Line:
     def is_flat(self, point: _Point) -> bool:
         return abs(point.slope) <= -0.9 * self.zero.slope
 
-    def search(self, place: float, most: int = 25) -> _Point:
+    def search(self, place: float, most: int) -> _Point:
         """A step that meets both of Wolfe's conditions, or the best that was found."""
-        before = self.zero
-        for number in range(most):
-            point = self.at(place)
-            if not self.falls(point) or (number and point.loss >= before.loss):
-                return self._between(before, point, most - number)
+        before, point, number = self.zero, self.at(place), 0
+        while number < most:
+            if not self.falls(point) or (number > 1 and point.loss >= before.loss):
+                break
             if self.is_flat(point):
                 return point
             if point.slope >= 0:
-                return self._between(point, before, most - number)
-            least, widest = point.at + 0.01 * (point.at - before.at), point.at * 10
-            before, place = point, min(max(_lowest(before, point), least), widest)
-        return before
-
-    def _between(self, low: _Point, high: _Point, most: int) -> _Point:
-        """Narrow an interval whose end `low` has the lower loss."""
-        for _ in range(most):
-            width = abs(high.at - low.at)
-            if width * np.abs(self.way).max() < self.rule.param_groups[0]["tolerance_change"]:
                 break
-            margin, least = 0.1 * width, min(low.at, high.at)
-            point = self.at(min(max(_lowest(low, high), least + margin), least + width - margin))
+            least, widest = point.at + 0.01 * (point.at - before.at), point.at * 10
+            before, point = point, self.at(_lowest(before, point, least, widest))
+            number += 1
+        else:
+            before = self.zero
+        return self._between(before, point, most - number)
+
+    def _between(self, one: _Point, other: _Point, most: int) -> _Point:
+        """Narrow an interval that holds such a step."""
+        low, high = sorted((one, other), key=lambda point: point.loss)
+        slow = False  # whether the last step went near an end
+        for _ in range(most):
+            first, last = sorted((low.at, high.at))
+            if (last - first) * np.abs(self.way).max() < NARROWEST:
+                break
+            place = _lowest(low, high, first, last)
+            margin, near = 0.1 * (last - first), min(place - first, last - place)
+            if near < margin and (slow or near <= 0):
+                place = last - margin if last - place < place - first else first + margin
+                slow = False
+            else:
+                slow = near < margin
+            point = self.at(place)
             if not self.falls(point) or point.loss >= low.loss:
                 high = point
+                low, high = sorted((low, high), key=lambda point: point.loss)
                 continue
             if self.is_flat(point):
                 return point
@@ -227,16 +246,16 @@ def _vector(kept: Any) -> Vector:
     return np.asarray(kept.detach().numpy(), np.float64).reshape(-1)
 
 
-def _lowest(one: _Point, other: _Point) -> float:
-    """Where the cubic through two losses and slopes is lowest (Nocedal and Wright, equation 3.59),
-    or their middle.
+def _lowest(one: _Point, other: _Point, least: float, most: float) -> float:
+    """Where the cubic through two losses and slopes is lowest (Nocedal and Wright, equation 3.59)
+    within bounds, or their middle.
     """
     if one.at > other.at:
         one, other = other, one
     first = one.slope + other.slope - 3 * (one.loss - other.loss) / (one.at - other.at)
     square = first * first - one.slope * other.slope
     if not square >= 0:
-        return (one.at + other.at) / 2
+        return (least + most) / 2
     root = float(square) ** 0.5
     share = (other.slope + root - first) / (other.slope - one.slope + 2 * root)
-    return float(other.at - (other.at - one.at) * share)
+    return min(max(float(other.at - (other.at - one.at) * share), least), most)
