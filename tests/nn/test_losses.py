@@ -12,6 +12,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 
 X, Y = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]]), np.array([[1.0, -1, 1], [-1, 1, -1]])
 Z = X[::-1] * 0.5 + 1
+RANDOM = np.random.default_rng(5)
 
 
 def T(array):
@@ -157,6 +158,13 @@ def test_ctc_of_what_cannot_be_read():
     two = Tensor([[1, 2]]), [1], [2]
     assert F.ctc_loss(logs, *two, reduction="none").tolist() == [math.inf]
     assert F.ctc_loss(logs, *two, reduction="sum", zero_infinity=True).item() == 0
+    x = Tensor(RANDOM.normal(size=(4, 2, 4)), requires_grad=True)
+    labels = Tensor([[1, 1, 2], [1, 2, 3]]), [3, 4], [3, 3]
+    F.ctc_loss(x, *labels).backward()
+    found = np.isnan(x.grad.numpy())
+    assert found[:3, 0].all() and not found[3].any() and not found[:, 1].any()
+    (slopes,) = F.ctc_loss(x, *labels, zero_infinity=True).gradient(x)
+    assert (slopes.numpy()[:, 0] == 0).all() and (slopes.numpy()[:, 1] != 0).all()
 
 
 def test_bilinear_and_linear_cross_entropy():

@@ -157,3 +157,12 @@ def test_channels():
     assert (F.pixel_unshuffle(made, 2).numpy() == x).all()
     assert F.channel_shuffle(Tensor(x), 4).numpy()[0, :, 0, 0].tolist() == (
         x[0, [0, 2, 4, 6, 1, 3, 5, 7], 0, 0].tolist())  # fmt: skip
+
+
+def test_one_point_that_is_smoothed_lies_in_the_corner():
+    """As in PyTorch: the corners of one point are its source's first."""
+    x = Tensor(np.arange(6.0).reshape(1, 1, 2, 3))
+    options = {"align_corners": True, "antialias": True}
+    assert F.interpolate(x, size=1, mode="bilinear", **options).item() == 0
+    made = F.interpolate(Tensor(IMAGE), size=(1, 3), mode="bicubic", **options)
+    assert flat(made) == [-0.8455, 1.0363, 3.4803]

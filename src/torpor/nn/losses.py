@@ -273,12 +273,15 @@ def ctc_loss(
         alpha = _ctc_step(alpha, emitted[step], skips, last > step)
         alpha._storage.depth = 0  # no step is computed early: a gradient leads back through all
     final = choose(number.eq(ends) | number.eq(ends - 1), alpha, NEVER).logsumexp(1)
-    final = choose(final < NEVER / 2, -math.inf, final)
+    impossible = final.detach() < NEVER / 2
+    final = choose(impossible, -math.inf, final)
     place = Tensor.arange(steps, device=log_probs.device).reshape(-1, 1, 1)
     share = choose(place < last.reshape(1, -1, 1), log_probs.exp(), 0.0).sum((0, 2))
+    if not zero_infinity:  # the gradient of what is infinite is NaN
+        share = share * choose(impossible, math.nan, 1.0)
     loss: Any = with_rule((-final).detach(), (share - final,), "same")
     if zero_infinity:
-        loss = choose(final.detach().eq(-math.inf), 0.0, loss)
+        loss = choose(impossible, 0.0, loss)
     if reduction != "mean":
         return reduced(loss, reduction)
     return reduced(loss / Tensor(wanted, device=loss.device).clamp(1), reduction)

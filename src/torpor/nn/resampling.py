@@ -129,7 +129,8 @@ def _smooth(
     length: int, count: int, scale: float, is_cubic: bool, corners: bool
 ) -> tuple[Array, Array]:
     """As `_taps`, of a kernel that is as wide as the steps in the source are."""
-    scale = (length - 1) / max(count - 1, 1) if corners else scale
+    if corners:
+        scale = (length - 1) / (count - 1) if count > 1 else 0.0
     wide = max(scale, 1.0)
     reach = (2.0 if is_cubic else 1.0) * wide
     centre = (np.arange(count) + 0.5) * scale

@@ -383,6 +383,28 @@ def test_averaged_models():
     assert layer.weight.tolist() == [[9.0, 9.0]]
 
 
+def test_averaged_models_average_counts_too():
+    tools = nn.optim.swa_utils
+    known = [
+        ({}, 1), ({"multi_avg_fn": tools.get_swa_multi_avg_fn()}, 1),
+        ({"avg_fn": tools.get_ema_avg_fn(0.3)}, 5),
+        ({"multi_avg_fn": tools.get_ema_multi_avg_fn(0.3)}, 5),
+        ({"avg_fn": lambda mean, value, count: mean + value}, 21),
+    ]  # fmt: skip
+    for options, expected in known:  # what PyTorch 2.13 counts
+        norm = nn.BatchNorm1d(1)
+        mean = tools.AveragedModel(norm, use_buffers=True, **options)
+        for _ in range(6):
+            norm(Tensor.ones(4, 1))
+            mean.update_parameters(norm)
+        assert mean.module.num_batches_tracked.item() == expected
+    plain = tools.AveragedModel(norm)
+    plain.update_parameters(norm)
+    norm.num_batches_tracked += 1
+    plain.update_parameters(norm)
+    assert plain.module.num_batches_tracked.item() == 7  # copied
+
+
 def test_statistics_are_computed_anew():
     norm = nn.BatchNorm1d(1)
     batches = [Tensor([[1.0], [3.0]]), Tensor([[5.0], [9.0]])]

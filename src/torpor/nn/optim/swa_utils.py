@@ -31,7 +31,7 @@ def _of_all(average: Average) -> Averages:
 
     def apply(means: list[Tensor], values: list[Tensor], count: Tensor) -> None:
         for mean, value in zip(means, values, strict=True):
-            mean.assign(average(mean, value, count.cast(mean.dtype)))
+            mean.assign(average(mean, value, count.cast(mean.dtype)).cast(mean.dtype))
 
     return apply
 
@@ -87,7 +87,7 @@ class AveragedModel(Module):
         count.realize(*own.values())
 
     def _averages(self, mean: Tensor) -> bool:
-        return mean.dtype.is_float and (mean.requires_grad or self._all)
+        return mean.requires_grad or (self._all and mean.dtype.kind != "bool")
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
