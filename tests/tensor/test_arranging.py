@@ -111,6 +111,8 @@ def test_places():
     same(torpor.tril_indices(3, 4, 1), np.array(np.tril_indices(3, 1, 4)))
     same(torpor.triu_indices(2, 3, -1), np.array(np.triu_indices(2, -1, 3)))
     same(Tensor([5, 23]).unravel_index((2, 3, 4)), np.unravel_index([5, 23], (2, 3, 4)))
+    for part in Tensor([5, 23], dtype="uint8").unravel_index((3, 400)):
+        assert part.dtype is torpor.int64
     same(Tensor(V).vander(4), np.vander(V, 4))
     same(Tensor([True, False]).vander(3), np.array([[1, 1, 1], [0, 0, 1]]))
     same(Tensor(V).vander(increasing=True), np.vander(V, increasing=True))

@@ -422,3 +422,14 @@ def test_bits_of_complex_numbers_in_other_formats():
     np.testing.assert_array_equal(found.numpy(), floats.view("complex128"))
     with pytest.raises(ShapeError):
         Tensor([1.0, 2.0, 3.0]).view(torpor.complex64)
+
+
+@pytest.mark.parametrize("given", [[1.0, 2.0, 3.0], [1, 2, 3], [True, True, False]])
+def test_sums_and_products_of_real_numbers_in_a_complex_format(given):
+    x, array = Tensor(given), np.array(given)
+    for name in ("sum", "prod", "cumsum", "cumprod", "nansum"):
+        for dtype in ("complex64", "complex128"):
+            expected = getattr(np, name)(array, axis=0, dtype=dtype)
+            made = getattr(x, name)(dim=0, dtype=dtype)
+            assert made.dtype.name == dtype and made.tolist() == expected.tolist()
+    assert x.sum(dtype="complex64").item() == array.sum()

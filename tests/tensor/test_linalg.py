@@ -232,3 +232,15 @@ def test_cross_products_of_matrices_are_along_the_last_axis():
     assert (torpor.linalg.cross(Tensor(a), Tensor(b)).numpy() == np.cross(a, b)).all()
     with pytest.raises(ValueError, match="length 3"):
         torpor.linalg.cross(Tensor.ones(3, 2), Tensor.ones(3, 2))
+
+
+def test_the_norms_of_matrices_without_elements():
+    """As in PyTorch: 0, but for the least of nothing."""
+    for order in (2, math.inf, "nuc", "fro"):
+        assert linalg.matrix_norm(Tensor.zeros(0, 3), order).item() == 0
+    assert linalg.norm(Tensor.zeros(5, 0), 1).item() == 0
+    assert linalg.matrix_norm(Tensor.zeros(2, 0, 3), 2, keepdim=True).tolist() == [[[0]], [[0]]]
+    with pytest.raises(ShapeError, match="no elements"):
+        linalg.matrix_norm(Tensor.zeros(0, 3), -2)
+    for order in (None, 2, -2, 1, -1, math.inf, -math.inf, "fro", "nuc"):
+        assert linalg.cond(Tensor.zeros(3, 0, 0), order).tolist() == [0, 0, 0]

@@ -47,6 +47,9 @@ SEVERAL = {
     "qr": lambda x, s, **out: torpor.linalg.qr(x, **out),
     "slogdet": lambda x, s, **out: torpor.linalg.slogdet(x, **out),
     "eig": lambda x, s, **out: torpor.linalg.eig(x, **out),
+    "inv_ex": lambda x, s, **out: torpor.linalg.inv_ex(s, **out),
+    "solve_ex": lambda x, s, **out: torpor.linalg.solve_ex(s, x, left=False, **out),
+    "cholesky_ex": lambda x, s, **out: torpor.linalg.cholesky_ex(s, **out),
 }  # fmt: skip
 
 

@@ -15,6 +15,13 @@ def T(array):
     return Tensor(array)
 
 
+def test_no_part_of_an_outer_product_keeps_what_is_no_number():
+    made = T(np.zeros((2, 2))).addr(T(np.array([1, np.nan])), T(np.array([np.inf, 2])), alpha=0)
+    np.testing.assert_array_equal(made.numpy(), [[np.nan, 0], [np.nan, np.nan]])
+    ones = Tensor([1, 1])
+    assert Tensor([[3]]).addr(ones, ones, alpha=0).tolist() == [[3, 3], [3, 3]]
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [

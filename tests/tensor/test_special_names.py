@@ -120,8 +120,21 @@ def test_chebyshevs_other_kinds_are_sines_and_cosines():
         np.testing.assert_allclose(made.numpy(), expected, rtol=1e-9, atol=1e-12)
         shifted = getattr(special, f"shifted_chebyshev_polynomial_{kind}")((x + 1) / 2, n)
         np.testing.assert_allclose(shifted.numpy(), expected, rtol=1e-9, atol=1e-12)
-    with pytest.raises(ValueError, match="degree 0 or more"):
-        special.legendre_polynomial_p(x, -1)
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_polynomials_of_several_degrees(name):
+    """Below 0 they are 0, as in PyTorch; fractions are cut off."""
+    x, degrees = np.array([-0.3, 0.4, 1.0, 1.5]), [[3, 0, 5, -1], [-2, 1, 2, 4]]
+    bases = POLYNOMIALS[name]
+    expected = [[bases.basis(n)(y) if n >= 0 else 0 for n, y in zip(row, x)] for row in degrees]
+    made = getattr(special, name)(Tensor(x), Tensor(degrees))
+    np.testing.assert_allclose(made.numpy(), expected, rtol=1e-9, atol=1e-12)
+    assert getattr(special, name)(Tensor(x), -1).tolist() == [0, 0, 0, 0]
+    high = getattr(special, name)(Tensor([0.5]), Tensor([2.7, 3.2], dtype="float64"))
+    expected = [bases.basis(n)(0.5) for n in (2, 3)]
+    np.testing.assert_allclose(high.numpy(), expected, rtol=1e-12)
+    assert getattr(special, name)(Tensor([0.5]), Tensor.zeros(0)).tolist() == []
 
 
 def test_integers_become_floats_and_names_have_out():

@@ -295,9 +295,9 @@ class Arranging(Handle):
         return made.reshape(*wanted)
 
     def unravel_index(self, shape: Any) -> tuple[Tensor, ...]:
-        """Places in a flattened tensor of this shape as one index for each axis."""
+        """Places in a flattened tensor of this shape as one index for each axis: int64."""
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        parts, rest = [], self
+        parts, rest = [], self.cast(dtypes.int64) if self.dtype.is_int else self
         for size in reversed(sizes):
             parts.append(rest % size)
             rest = rest // size

@@ -13,6 +13,7 @@ from torpor.tensor.creation import beside
 from torpor.tensor.factorisation import HostError
 from torpor.tensor.host import known_size
 from torpor.tensor.lu import lu_factor_ex
+from torpor.tensor.spelling import spelled
 from torpor.tensor.tensor import Tensor
 
 
@@ -94,5 +95,6 @@ def checked(function: Callable[..., Any], kind: Any, which: Callable[[Tensor], A
         axes = (1,) if alone else (1, 1)
         return kind(broken.reshape(*broken.shape, *axes).where(float("nan"), made), info)
 
+    method.__name__ = f"{function.__name__}_ex"
     method.__doc__ = f"(`{function.__name__}`, info): NaN and which pivot, where there is none."
-    return method
+    return spelled(method)

@@ -249,12 +249,14 @@ def matrix_norm(
     moved = x.movedim((rows, columns), (-2, -1))
     if ord == "nuc" or abs(ord) == 2:
         values = dense.svd(moved)[1]
-        made = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord > 0 else values.amin(-1)
     elif abs(ord) in (1, math.inf):
-        sums = moved.abs().sum(-2 if abs(ord) == 1 else -1)
-        made = sums.amax(-1) if ord > 0 else sums.amin(-1)
+        values = moved.abs().sum(-2 if abs(ord) == 1 else -1)
     else:
         raise ValueRangeError(f"{_ORDERS} {ord!r}")
+    if ord == "nuc" or (ord > 0 and values.shape[-1] == 0):  # the greatest of nothing is 0
+        made = values.sum(-1)
+    else:
+        made = values.amax(-1) if ord > 0 else values.amin(-1)
     if keepdim:
         for axis in sorted((rows, columns)):
             made = made.unsqueeze(axis)
@@ -276,7 +278,11 @@ def norm(
 
 
 def cond(A: Tensor, p: Any = None) -> Tensor:
-    """The condition: the norm times that of the inverse, of p None or 2 by singular values."""
+    """The condition: the norm times that of the inverse, of p None or 2 by singular values; 0 of
+    matrices without elements.
+    """
+    if A.shape[-1] == 0:
+        return A.abs().sum((-2, -1))
     if p in (None, 2, -2):
         values: Any = dense.svd(A)[1]
         return values.amax(-1) / values.amin(-1) if p != -2 else (

@@ -28,7 +28,7 @@ def _beside(wide: Any, one: Any) -> Any:
 
 class Products(Handle):
     """Products, in formats as `matmul`. `beta` multiplies this tensor, `alpha` the product; a
-    factor of 0 gives 0, whatever it is of.
+    factor of 0 gives 0, whatever it is of (but for `alpha` of `addr`).
     """
 
     __slots__ = ()
@@ -41,7 +41,10 @@ class Products(Handle):
     @widely
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         """beta * self + alpha * outer(vec1, vec2): (n, m)."""
-        return added_to(self, vec1.outer(vec2), beta, alpha)
+        product = vec1.outer(vec2)
+        if not product.dtype.is_int:  # unlike in products of matrices, alpha = 0 keeps NaN
+            product, alpha = product * alpha, 1
+        return added_to(self, product, beta, alpha)
 
     @widely
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:

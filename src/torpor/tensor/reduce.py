@@ -68,6 +68,8 @@ def _reduced(
     axes = tuple(range(rank)) if dim is None else _axes(dim, rank)
     if dtype is not None:
         operand = operand.cast(as_dtype(dtype))
+        if operand.is_pair:
+            return (operand.sum if op is Ops.ADD else operand.prod)(dim, keepdim)
         wide = wide_dtype(operand.dtype) if operand.dtype.is_float else operand.dtype
     return derive(_reduce_node, (operand,), op, axes, keepdim, wide)
 

@@ -88,6 +88,8 @@ def _running(operand: Any, dim: int, dtype: Any, op: Ops) -> Tensor:
     axis = one_axis(dim, operand.ndim)
     kind = as_dtype(dtype) if dtype is not None else None
     given = operand if kind is None else operand.cast(kind)
+    if given.is_pair:
+        return (given.cumsum if op is Ops.ADD else given.cumprod)(axis)
     wide = given.cast(wide_dtype(given.dtype) if kind is None or given.dtype.is_float else kind)
     final = given.dtype if given.dtype.is_float else wide.dtype
     if not wide.ndim or wide.shape[axis] == 1:

@@ -12,13 +12,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from torpor.base.errors import ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor.bessel import airy, bessel_j, bessel_k, bessel_y, scaled_k
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.handle import float_dtype
+from torpor.tensor.handle import Handle, float_dtype
 from torpor.tensor.namespace import function_of
-from torpor.tensor.operands import promoted, sloped
+from torpor.tensor.operands import choose, promoted, sloped
 from torpor.tensor.special import ROOT_OF_PI, bessel_one, grown, scaled_erfc, scaled_i0, scaled_i1
 from torpor.tensor.special import zeta as hurwitz_zeta
 from torpor.tensor.spelling import spell
@@ -217,16 +216,20 @@ def _polynomial(
     def polynomial(input: Any, n: Any) -> Tensor:
         x = _floats(as_tensor(input))
         x = x * 2 - 1 if shifted else x
-        degree = int(n)
-        if degree < 0:
-            raise ValueRangeError(f"a polynomial has degree 0 or more, not {degree}")
-        before, now = x * 0, x * 0 + 1
-        for k in range(degree):
+        one = not isinstance(n, Handle) or not n.ndim
+        degrees: Any = int(n) if one else n
+        if not one:
+            x, degrees = promoted(x, n)
+        most = degrees if one else int(degrees.amax()) if degrees.numel() else -1
+        made = before = x.zeros_like()
+        now = x.ones_like()
+        for k in range(most + 1):
+            made = now if one else choose(degrees.trunc().eq(k), now, made)
             a, b, c = step(k)
             before, now = now, first(x) if k == 0 else (x * a + b) * now - before * c
-        return now
+        return made if one else made.expand_as(made + degrees)
 
-    polynomial.__doc__ = f"{text}, by their recurrence; n is a number."
+    polynomial.__doc__ = f"{text}, by their recurrence; 0 for degrees n below 0."
     return widely(polynomial)
 
 
