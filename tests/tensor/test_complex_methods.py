@@ -186,3 +186,32 @@ def test_what_complex_numbers_have_not():
         Tensor([1j]).scatter(0, Tensor([0]), 2j, reduce="multiply")
     with pytest.raises(DTypeError, match="max does not take"):
         Tensor([1j]).max()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_strides_of_complex_memory(apart):
+    """Whether it holds both parts of a number side by side, or all real parts first."""
+    array = np.array([1 + 2j, 3 - 1j, 2j, 5, 7, 8])
+    x = Tensor(array) * 1 if apart else Tensor(array)
+    assert x.as_strided((2, 2), (1, 2)).tolist() == [[1 + 2j, 2j], [3 - 1j, 5]]
+    assert x[1:].as_strided((2,), (2,)).tolist() == [3 - 1j, 5]
+    assert x.as_strided_copy((2,), (3,), 1).tolist() == [3 - 1j, 7]
+    made = x.as_strided_scatter(Tensor([9j, 9.0]), (2,), (2,), 1)
+    assert made.tolist() == [1 + 2j, 9j, 2j, 9, 7, 8]
+    rows = x.reshape(2, 3)
+    assert (x[2:].storage_offset(), rows.T.stride(), rows.stride(0)) == (2, (1, 3), 3)
+    assert rows.is_contiguous() and not rows.T.is_contiguous()
+    x.as_strided((2,), (2,)).fill_(1j)
+    assert x.tolist() == [1j, 3 - 1j, 1j, 5, 7, 8]
+
+
+def test_strides_of_a_complex_leaf_have_gradients():
+    x = Tensor([1 + 2j, 3 - 1j, 2j], requires_grad=True)
+    x.as_strided((2, 2), (1, 1)).abs().square().sum().backward()
+    assert x.grad.tolist() == [2 + 4j, 12 - 4j, 4j]
+
+
+def test_conjugates_in_place():
+    x = Tensor([1 + 2j])
+    assert x.conj_physical_() is x and x.tolist() == [1 - 2j]
+    assert torpor.conj_physical_(Tensor([2.0])).tolist() == [2]

@@ -13,9 +13,11 @@ import numpy as np
 
 from torpor.base.dtypes import DType, as_dtype, kept_dtype
 from torpor.base.errors import DTypeError
+from torpor.ir.infer import product, shape_of
 from torpor.tensor.complex import Complex
 from torpor.tensor.complex_functions import FUNCTIONS
 from torpor.tensor.handle import Handle, located
+from torpor.tensor.layout import memory_of
 from torpor.tensor.pairs import Pair, as_complex, paired, parts_of
 from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import VIEWS_IN_PLACE, Tensor
@@ -51,7 +53,7 @@ MADE_OF_OTHERS: Final = tuple(
     T mT __bool__ __contains__ __iter__ __len__ _only addbmm addmm addmv addr baddbmm allclose
     view_as reshape_as expand_as broadcast_tensors bool divide dim element_size
     cdouble cfloat
-    equal is_contiguous is_floating_point is_nonzero is_same_size itemsize linear matrix_power
+    equal is_floating_point is_nonzero is_same_size itemsize linear matrix_power
     mul multiply nbytes nelement new_ones new_zeros numel ones_like zeros_like size
     positive pow to to_device type where __array_namespace__ __array_ufunc__ __format__
     __dir__ count_nonzero gradient _factor dist norm
@@ -63,7 +65,7 @@ MADE_OF_OTHERS: Final = tuple(
     long short layout is_sparse is_sparse_csr is_quantized is_nested is_mkldnn is_cpu is_cuda is_mps
     is_meta ndimension get_device is_inference is_neg is_conj new_empty new_tensor new_full
     fill_diagonal_ full_like _like unique unique_consecutive
-    empty_like type_as ger type as_strided as_strided_copy as_strided_scatter
+    empty_like type_as ger type as_strided_copy as_strided_scatter
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # What has no operand, or takes several in a list.
@@ -198,6 +200,40 @@ def _bitcast(self: Any, dtype: Any) -> Any:
     return last.bitcast(dtype)
 
 
+def _apart(self: Any) -> int:
+    """How far neighbours are apart in memory: 2 where it holds both parts of one side by side."""
+    x, y = parts_of(self)
+    return 2 if x._storage is y._storage else 1
+
+
+def _storage_offset(self: Any) -> Any:
+    """As of real tensors."""
+    return self._re.storage_offset() // _apart(self)
+
+
+def _stride(self: Any, dim: int | None = None) -> Any:
+    """As of real tensors."""
+    found = self._re.stride(dim)
+    each = _apart(self)
+    return found // each if dim is not None else tuple(step // each for step in found)
+
+
+def _is_contiguous(self: Any, memory_format: Any = None) -> bool:
+    """Whether its elements stand in row-major order, without gaps."""
+    return bool(self.stride() == self._re.clone().stride())
+
+
+def _as_strided(self: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+    """As of real tensors."""
+    start = self.storage_offset() if storage_offset is None else int(storage_offset)
+    x, y = parts_of(self)
+    whole = memory_of(x).shape[0] == product(shape_of(x._storage.base))  # else a leaf's part
+    each = _apart(self) if whole else 1
+    steps = [step * each for step in stride]
+    second = start * each + each - 1
+    return paired(x.as_strided(size, steps, start * each), y.as_strided(size, steps, second))
+
+
 def _where(self: Any, condition: Any, other: Any) -> Any:
     """`self` where the condition holds, else `other`."""
     return condition.where(self, other)
@@ -248,8 +284,11 @@ def complete() -> None:
     table |= {other: table[name] for other, name in ALIASES.items()}
     table |= {name: _with_value(name, value) for name, value in VALUES.items()}
     table |= {name: _convolution(name) for name in CONVOLUTIONS}
-    table |= {"view": _view, "bitcast": _bitcast, "where": _where, "diff": _diff,
-              "scatter": _scatter, "index_add": _index_add, "to": _to}  # fmt: skip
+    table.update(
+        view=_view, bitcast=_bitcast, where=_where, diff=_diff, scatter=_scatter,
+        index_add=_index_add, to=_to, as_strided=_as_strided, stride=_stride,
+        is_contiguous=_is_contiguous, storage_offset=_storage_offset,
+    )  # fmt: skip
     for name, method in table.items():
         if name not in own:
             setattr(Complex, name, method)

@@ -81,6 +81,8 @@ class Joining(Handle):
         [[3, 4], [1, 2]]
         """
         named = dims[0] if len(dims) == 1 else dims
+        if self.dtype.kind == "packed":
+            return self.cast(dtypes.int8).flip(named).cast(self.dtype)
         return derive(build.flip, (self,), some_axes(named, self.ndim))
 
     def roll(self, shifts: Any, dim: Any = None) -> Tensor:
@@ -194,9 +196,12 @@ def joined(parts: list[Any], axis: int) -> Tensor:
     dtype = parts[0].dtype
     for part in parts[1:]:
         dtype = promote(dtype, part.dtype)
-    parts = [part if part.dtype is dtype else part.cast(dtype) for part in parts]
     if len(parts) == 1:
         return parts[0].clone()
+    wide = dtypes.int8 if dtype.kind == "packed" else dtype
+    parts = [part if part.dtype is wide else part.cast(wide) for part in parts]
+    if wide is not dtype:
+        return joined(parts, axis).cast(dtype)
     if dtype.is_complex:
         return parts[0].by_parts(lambda *each: joined(list(each), axis), *parts[1:])
     if len(parts) < MANY:

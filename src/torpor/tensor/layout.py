@@ -72,7 +72,7 @@ class Layout(Handle):
         if len(shape) != len(strides) or min((*shape, *strides, start), default=0) < 0:
             what = f"as_strided needs a stride for each size, none below 0: {shape}, {strides}"
             raise located(ShapeError(what), (self,))
-        flat = _memory(self)
+        flat = memory_of(self)
         reach = sum((n - 1) * s for n, s in zip(shape, strides)) + 1 if math.prod(shape) else 0
         if start + reach > flat.shape[0]:
             what = f"as_strided takes {start + reach} elements of {flat.shape[0]}"
@@ -119,7 +119,7 @@ for _name, _kind in _KINDS.items():
     setattr(Layout, _name, _lies_on(_kind))
 
 
-def _memory(handle: Any) -> Any:
+def memory_of(handle: Any) -> Any:
     """What it is a view of, flat; gradients flow to the leaf that it is, or is a view of."""
     path = handle._path
     while path is not None and path.kind not in ("leaf", "detach"):

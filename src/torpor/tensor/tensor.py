@@ -221,8 +221,8 @@ _IN_PLACE: Final = tuple(
     arcsinh
     arctan arctan2 arctanh asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift
     bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min
-    clip copysign cos cosh cumprod cumsum deg2rad digamma div elu eq erf erfc erfinv exp exp2
-    expm1 float_power floor floor_divide fmod frac gcd ge greater greater_equal gt hardtanh
+    clip conj_physical copysign cos cosh cumprod cumsum deg2rad digamma div elu eq erf erfc erfinv
+    exp exp2 expm1 float_power floor floor_divide fmod frac gcd ge greater greater_equal gt hardtanh
     heaviside hypot i0 igamma igammac index_add index_copy index_fill index_reduce index_select
     lcm ldexp le leaky_relu lerp less less_equal lgamma log log10 log1p log2 logical_and logical_not
     logical_or logical_xor logit lt masked_scatter put polygamma maximum minimum mish mul mvlgamma
