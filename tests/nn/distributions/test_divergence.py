@@ -106,3 +106,38 @@ def test_chi2_is_a_gamma():
         found, wanted = distributions.kl_divergence(p, q), distributions.kl_divergence(r, s)
         np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-6)
     assert distributions.kl_divergence(one, one).tolist() == [0, 0]
+
+
+def test_what_transforms_make_is_as_far_apart_as_what_they_are_of():
+    d = distributions
+    pairs = [
+        (d.InverseGamma(1.0, 3.0), d.InverseGamma(2.0, 1.0), d.Gamma(1.0, 3.0), d.Gamma(2.0, 1.0)),
+        (d.LogisticNormal(Tensor([0.0, 1.0]), Tensor([1.0, 2.0])),
+         d.LogisticNormal(Tensor([1.0, 1.0]), Tensor([2.0, 2.0])),
+         d.Normal(0.0, 1.0), d.Normal(1.0, 2.0)),
+    ]  # fmt: skip
+    for p, q, first, second in pairs:
+        found, expected = d.kl_divergence(p, q), d.kl_divergence(first, second)
+        assert np.isclose(found.item(), expected.item())
+    half = d.kl_divergence(d.HalfCauchy(1.0), d.HalfCauchy(2.0))
+    assert np.isclose(half.item(), np.log(9 / 8))
+    for kind in (d.Kumaraswamy, d.Weibull):
+        assert d.kl_divergence(kind(1.0, 2.0), kind(1.0, 2.0)).item() == 0
+        with pytest.raises(NotImplementedError):
+            d.kl_divergence(kind(1.0, 2.0), kind(2.0, 2.0))
+
+
+def test_transforms_are_equal_where_their_numbers_are():
+    d = distributions
+
+    def scaled(scale, mean=0.0):
+        parts = [d.ExpTransform(), d.AffineTransform(Tensor([0.0, 1.0]), scale)]
+        return d.TransformedDistribution(d.Normal(mean, 1.0), parts)
+
+    found = d.kl_divergence(scaled(2.0), scaled(2.0, 1.0))
+    assert found.tolist() == [0.5, 0.5]
+    with pytest.raises(NotImplementedError, match="transforms that differ"):
+        d.kl_divergence(scaled(2.0), scaled(3.0))
+    assert d.ExpTransform() == d.ExpTransform() != d.SigmoidTransform()
+    assert d.PowerTransform(2.0).inv == d.PowerTransform(2.0).inv
+    assert len({d.ExpTransform(), d.ExpTransform()}) == 2

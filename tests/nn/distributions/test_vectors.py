@@ -108,6 +108,9 @@ def test_axes_of_the_batch_as_events_and_mixtures():
     assert np.allclose(mixed.log_prob(Tensor(one)).numpy(), expected)
     assert np.allclose(mixed.mean.numpy(), (shares * LOC).sum(1))
     has_mean(mixed)
+    wide = mixed.expand((5, 2))
+    assert (wide.batch_shape, wide.sample((4,)).shape) == ((5, 2), (4, 5, 2))
+    assert np.allclose(wide.log_prob(Tensor(one)).numpy(), expected)
 
 
 def test_transforms():

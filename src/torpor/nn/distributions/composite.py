@@ -83,6 +83,14 @@ class MixtureSameFamily(Distribution):
         self.event_shape = component_distribution.event_shape
         self._axis = -1 - len(self.event_shape)
 
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        made, batch = copy.copy(self), tuple(batch_shape)
+        each = (*batch, self.component_distribution.batch_shape[-1])
+        made.mixture_distribution = self.mixture_distribution.expand(batch)
+        made.component_distribution = self.component_distribution.expand(each)
+        made.batch_shape = batch
+        return made
+
     def _weights(self) -> Tensor:
         probs = self.mixture_distribution.probs
         return probs.reshape(*probs.shape, *[1] * len(self.event_shape))

@@ -10,7 +10,7 @@ from torpor.nn.distributions import composite as M
 from torpor.nn.distributions import families as F
 from torpor.nn.distributions import vectors as V
 from torpor.nn.distributions.matrices import LowRankMultivariateNormal
-from torpor.nn.distributions.scalar_transforms import summed
+from torpor.nn.distributions.scalar_transforms import equal, summed
 from torpor.tensor.operands import choose
 
 Rule = Callable[[Any, Any], Any]
@@ -122,6 +122,25 @@ def _cauchy(p: Any, q: Any) -> Any:
     return (whole / (p.scale * q.scale * 4)).log()
 
 
+def _half_cauchy(p: Any, q: Any) -> Any:
+    return ((p.scale + q.scale).square() / (p.scale * q.scale * 4)).log()
+
+
+def _alone(p: Any, q: Any) -> Any:
+    """0 of equal ones; others PyTorch knows not either."""
+    if not equal(p._parameters, q._parameters):
+        raise NotImplementedError(f"no divergence of a {type(p).__name__} from another is known")
+    return p._parameters[0] * 0
+
+
+def _transformed(p: Any, q: Any) -> Any:
+    """That of what is transformed, if it is by the same."""
+    if p._whole != q._whole:
+        raise NotImplementedError("no divergence is known of what transforms that differ make")
+    axes = len(p.event_shape) - len(p.base_dist.event_shape)
+    return summed(kl_divergence(p.base_dist, q.base_dist), axes)
+
+
 # --- of different classes: -entropy(p) - the mean of log(q), by the moments that this needs -------
 LOGARITHM: Final[dict[type, Callable[[Any], Any]]] = {  # the mean of log(x)
     F.Beta: lambda p: p.concentration1.digamma() - (p.concentration1 + p.concentration0).digamma(),
@@ -221,7 +240,9 @@ ACROSS: Final[Sequence[tuple[Sequence[type], Sequence[type], Rule]]] = (
 
 TABLE: Final[dict[type, Rule]] = {
     F.Gumbel: _gumbel, F.Pareto: _pareto, F.HalfNormal: _half_normal, F.Cauchy: _cauchy,
-    F.ContinuousBernoulli: _to_continuous_bernoulli,
+    F.ContinuousBernoulli: _to_continuous_bernoulli, F.HalfCauchy: _half_cauchy,
+    F.InverseGamma: _gamma, F.Kumaraswamy: _alone, F.Weibull: _alone,
+    M.TransformedDistribution: _transformed,
     F.Normal: _normal, F.LogNormal: _normal, F.Gamma: _gamma, F.Beta: _beta,
     F.Laplace: _laplace, F.Uniform: _uniform, F.Bernoulli: _bernoulli, V.Dirichlet: _dirichlet,
     V.MultivariateNormal: _multivariate, LowRankMultivariateNormal: _multivariate,

@@ -83,8 +83,23 @@ class Transform:
         """The shape of x for a y of this one."""
         return tuple(shape)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is of the same class, and made with the same numbers."""
+        own, its = ({name: value for name, value in vars(one).items() if "domain" not in name}
+                    for one in (self, other))  # fmt: skip
+        return type(self) is type(other) and equal([*own.values()], [*its.values()])
+
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether numbers, tensors and transforms, or lists of them, are the same."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return bool(as_tensor(one == other).all())
 
 
 class Inverse(Transform):
