@@ -42,6 +42,12 @@ def test_names_have_one_spelling(name, canonical):
     assert Device[name].name == canonical
 
 
+def test_meta_is_the_device_without_memory():
+    assert Device.canonicalize("meta") == Device.canonicalize("META:0") == "NULL"
+    assert Device.canonicalize("NULL:1") == "meta:1"
+    assert Tensor.zeros(3, device="meta").is_meta
+
+
 def test_names_are_compared_whatever_their_spelling():
     x = Tensor.ones(2)
     device = x.device

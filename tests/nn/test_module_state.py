@@ -136,3 +136,41 @@ def test_modules_are_made_without_memory_and_given_it():
     values = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).state_dict()
     model.load_state_dict(values)
     assert weight.tolist() == values["0.weight"].tolist()
+
+
+def own_parts(library):
+    """Names in the state of a module of others that say their part of it."""
+
+    class Own(library.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = library.nn.Linear(1, 1, bias=False)
+
+        def state_dict(self, *arguments, **options):
+            found = super().state_dict(*arguments, **options)
+            found[f"{options.get('prefix', '')}more"] = library.zeros(1)
+            return found
+
+    class Nothing(library.nn.Module):
+        def state_dict(self, destination=None, prefix="", keep_vars=False):
+            destination[f"{prefix}alone"] = library.zeros(1)
+            return destination
+
+    class Around(Own):
+        def __init__(self):
+            super().__init__()
+            self.inner = Own()
+
+    model = library.nn.Sequential(Around(), Nothing(), library.nn.Linear(1, 1, bias=False))
+    return sorted(model.state_dict()), sorted(model[0].state_dict(prefix="p."))
+
+
+def test_modules_inside_are_asked_for_their_own_part():
+    whole, part = own_parts(torpor)
+    known = ["inner.layer.weight", "inner.more", "layer.weight", "more"]
+    assert part == [f"p.{name}" for name in known]
+    assert whole == [*(f"0.{name}" for name in known), "1.alone", "2.weight"]
+
+
+def test_pytorch_asks_them_alike():
+    assert own_parts(torpor) == own_parts(pytest.importorskip("torch"))

@@ -21,3 +21,7 @@ def test_seeds_are_those_of_every_device():
 
 def test_what_is_not_there_says_so():
     assert not hasattr(torpor.cuda, "memory_summary")
+
+
+def test_a_cache_can_be_asked_to_be_emptied():
+    assert torpor.cuda.empty_cache() is None

@@ -92,8 +92,9 @@ def _spelt(name: str) -> str:
     match = _NAME.fullmatch(name)
     if match is None:
         return name
-    number = int(match[2] or 0)
-    return f"{match[1].upper()}:{number}" if number else match[1].upper()
+    kind, number = match[1].upper(), int(match[2] or 0)
+    kind = "NULL" if kind == "META" else kind  # PyTorch's name
+    return f"{kind}:{number}" if number else kind
 
 
 def named(name: str) -> DeviceName:
@@ -179,7 +180,7 @@ class Devices:
 
     def _canonical(self, name: str) -> str:
         match = _NAME.fullmatch(name) if isinstance(name, str) else None
-        kind = match[1].upper() if match else str(name).partition(":")[0].upper()
+        kind = _spelt(str(name)).partition(":")[0].upper()
         if match is None or (kind not in self._factories and kind not in self.kinds()):
             import difflib
 

@@ -16,13 +16,26 @@ _EXTRA: Final = "_extra_state"  # PyTorch's name
 
 
 def give(module: Module, found: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-    """Put a module's state into `found`: see `Module.state_dict`."""
+    """Put a module's state into `found`: see `Module.state_dict`. A module inside whose class has a
+    `state_dict` of its own is asked for its part.
+    """
     inside = _inside(module, prefix)
+    asked: dict[str, Module] = {}
+    for start, one in inside[1:]:
+        if not start.startswith(tuple(asked)) and _says(one, "state_dict"):
+            asked[start] = one
+    within = tuple(asked)
+    inside = [(start, one) for start, one in inside if not start.startswith(within)]
     for start, one in inside:
         for hook in those(one, "saving"):
             hook(one, start, keep_vars)
     for name, tensor in state.get_state_dict(module, prefix.removesuffix(".")).items():
-        found[name] = tensor if keep_vars else tensor.detach()
+        if not name.startswith(within):
+            found[name] = tensor if keep_vars else tensor.detach()
+        for start in [one for one in asked if name.startswith(one)]:
+            asked.pop(start).state_dict(destination=found, prefix=start, keep_vars=keep_vars)
+    for start, one in asked.items():  # those without tensors
+        one.state_dict(destination=found, prefix=start, keep_vars=keep_vars)
     for start, one in inside:
         if _says(one, "get_extra_state"):
             found[start + _EXTRA] = one.get_extra_state()

@@ -112,7 +112,17 @@ def _size(values: Any = ()) -> tuple[Any, ...]:
     return tuple(values)
 
 
+def _bytes(text: Any = "", _: Any = "latin1") -> bytes:
+    return str(text).encode("latin1")
+
+
+# Python's own, that Python 2 knew by these names; none runs code or takes memory by a number.
+_PLAIN: Final[dict[str, Any]] = {
+    "__builtin__.set": set, "__builtin__.complex": complex, "_codecs.encode": _bytes,
+    "__builtin__.bytes": _bytes, "__builtin__.bytearray": lambda read=b"": bytearray().join([read]),
+}  # fmt: skip
 _KNOWN: Final[dict[str, Any]] = {
+    **_PLAIN,
     "torch._utils._rebuild_tensor": lambda storage, *view: _tensor(storage, *view),
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor_v3": _typed_tensor,
@@ -158,7 +168,7 @@ class _Unpickler(pickle._Unpickler):
 
 def load(path: Source, map_location: str | None = None, *, weights_only: bool = True) -> Any:
     """What `save`, PyTorch, safetensors or NumPy (`.npz`, `.npy`) wrote to a file, which may be
-    open, told apart by how it begins: tensors, numbers and texts in dicts and lists. `ParseError`
+    open, told apart by how it begins: tensors, numbers and texts in containers. `ParseError`
     says what is wrong with a damaged one, and names the class where it holds anything else,
     whatever `weights_only` is. Tensors are on the device `map_location`, else on the default one.
     """
@@ -302,9 +312,9 @@ def _sizes_named(file: Any, start: int, end: int) -> Iterator[tuple[str, int]]:
 
 # --- writing --------------------------------------------------------------------------------------
 def save(obj: Any, path: Source) -> None:
-    """Write tensors, numbers and texts, in dicts, lists and tuples, so that `load` and PyTorch's
-    `load` read them; a path's file appears whole or not at all, an open one is written to. A tensor
-    that occurs twice is written once.
+    """Write tensors, numbers, texts and bytes, in dicts, lists, tuples and sets, so that `load` and
+    PyTorch's `load` read them; a path's file appears whole or not at all, an open one is written
+    to. A tensor that occurs twice is written once.
     """
     text = io.BytesIO()
     writer = _Pickler(text)
@@ -375,10 +385,18 @@ class _Pickler(pickle._Pickler):
             return self._tensor(value)
         if type(value) is _Empty:
             return _Global("collections", "OrderedDict"), ()
+        if type(value) is set:
+            return _Global("__builtin__", "set"), ([*value],)
+        if type(value) is complex:
+            return _Global("__builtin__", "complex"), (value.real, value.imag)
+        if type(value) is bytes:
+            return _Global("_codecs", "encode"), (value.decode("latin1"), "latin1")
+        if type(value) is bytearray:
+            return _Global("__builtin__", "bytearray"), (bytes(value),)
         if type(value) in (type(None), bool, int, float, str, dict, list, tuple):
             return NotImplemented
         raise DTypeError(
-            f"save takes tensors, numbers, texts, dicts, lists and tuples, not a "
+            f"save takes tensors, numbers, texts, bytes, dicts, lists, tuples and sets, not a "
             f"{type(value).__name__}; save a model's state_dict()"
         )
 

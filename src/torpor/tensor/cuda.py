@@ -24,10 +24,17 @@ def device_count() -> int:
     return next((n for n in range(_MOST) if Device.why_not(f"CUDA:{n}")), _MOST)
 
 
+def empty_cache() -> None:
+    """Nothing: memory that is free goes back to the system by itself."""
+
+
 def current_accelerator(check_available: bool = False) -> Any:
     """The device CUDA; None where there is none."""
     return device("CUDA") if is_available() else None
 
 
-__all__ = ["current_accelerator", "device_count", "is_available", "manual_seed", "manual_seed_all"]
+__all__ = [
+    "current_accelerator", "device_count", "empty_cache", "is_available", "manual_seed",
+    "manual_seed_all",
+]  # fmt: skip
 __getattr__ = names_of("cuda", lambda: __all__)
