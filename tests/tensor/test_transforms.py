@@ -202,6 +202,47 @@ def test_vmap_of_factorisations():
     np.testing.assert_allclose(leaf.grad.numpy(), wanted, rtol=1e-9)
 
 
+def test_vmap_of_triangular_factors():
+    matrices = np.random.default_rng(5).standard_normal((3, 4, 4))
+    lower = torpor.vmap(lambda x: torpor.linalg.lu(x).L @ torpor.linalg.lu(x).U)(Tensor(matrices))
+    order = torpor.vmap(torpor.linalg.lu)(Tensor(matrices)).P
+    np.testing.assert_allclose((order @ lower).numpy(), matrices, rtol=1e-9)
+    found = torpor.vmap(torpor.linalg.lu_factor)(Tensor(matrices))
+    right = Tensor(np.ones((3, 4, 1)))
+    wanted = np.linalg.solve(matrices, np.ones((3, 4, 1)))
+    np.testing.assert_allclose(torpor.linalg.lu_solve(*found, right).numpy(), wanted, rtol=1e-9)
+    assert torpor.vmap(torpor.linalg.lu_factor_ex)(Tensor(matrices)).info.tolist() == [0, 0, 0]
+
+
+def test_results_that_are_the_same_for_all_examples_need_no_axis():
+    def both(x: Any, y: Any) -> Any:
+        return x + 1, y * 2
+
+    x, y = Tensor([1.0, 2.0]), Tensor([3.0, 4.0, 5.0])
+    mapped, same = torpor.vmap(both, in_dims=(0, None), out_dims=(0, None))(x, y)
+    assert mapped.tolist() == [2, 3] and same.tolist() == [6, 8, 10]
+    with pytest.raises(ShapeError, match="out_dims needs an axis"):
+        torpor.vmap(both, in_dims=(0, None), out_dims=(None, 0))(x, y)
+    stack = Tensor.eye(2).expand(3, 2, 2)
+    outs = torpor.vmap(lambda a, y: (torpor.linalg.inv(a), -y), (0, None), (0, None))(stack, y)
+    assert outs[0].tolist() == [[[1, 0], [0, 1]]] * 3 and outs[1].tolist() == [-3, -4, -5]
+
+
+def test_draws_in_jacfwd():
+    x = Tensor([1.0, 2.0])
+    found = torpor.jacfwd(Tensor.square, randomness="error")(x)
+    assert found.tolist() == [[2, 0], [0, 4]]
+    with pytest.raises(ValueRangeError, match="random numbers are drawn"):
+        torpor.jacfwd(lambda x: x * Tensor.rand(2), randomness="error")(x)
+    torpor.manual_seed(3)
+    drawn = torpor.rand(2)
+    torpor.manual_seed(3)
+    found = torpor.jacfwd(lambda x: x * torpor.rand(2), randomness="same")(x)
+    assert found.tolist() == [[drawn[0].item(), 0], [0, drawn[1].item()]]
+    with pytest.raises(ValueRangeError, match="jacfwd: randomness is one of"):
+        torpor.jacfwd(Tensor.square, randomness="none")
+
+
 def test_nothing_asks_for_gradients_of_what_nobody_asked_for() -> None:
     def f(x: Any) -> Any:
         return x * x, x + 1

@@ -40,15 +40,7 @@ def on_host(name: str, function: Callable[..., Sequence[Array]], *operands: Any)
     """The arrays that a function of arrays gives, computed now. They are one tensor for the rule of
     this name: flattened side by side, but for the axes of the batch; complex ones in two parts.
     """
-    plain = [one.detach() for one in operands]
-    try:
-        if len(plain) > 1 and not active:  # together: a matrix and its right side often share work
-            parts = [part for one in plain for part in one._parts]
-            compute_all([(part._current(), part.device) for part in parts])
-        arrays = [one.numpy() for one in plain]
-    except UnknownValueError as error:
-        what = f"{name} is computed of values that are known. {error}"
-        raise HostError(what) from None
+    arrays = known_values(name, *operands)
     batch = arrays[0].shape[:-2]
     wide = [one.astype(np.float32) if one.itemsize < 4 else one for one in arrays]
     try:
@@ -62,6 +54,19 @@ def on_host(name: str, function: Callable[..., Sequence[Array]], *operands: Any)
     packed = np.concatenate(flat, -1).astype(arrays[0].real.dtype, copy=False)
     layout = " ".join(layout_of(np.iscomplexobj(one), one.shape[len(batch) :]) for one in made)
     return ruled(name, Handle._type(packed, device=operands[0].device), layout, operands)
+
+
+def known_values(name: str, *operands: Any) -> list[Array]:
+    """The elements of tensors; a `HostError` where nobody knows them yet."""
+    plain = [one.detach() for one in operands]
+    try:
+        if len(plain) > 1 and not active:  # together: a matrix and its right side often share work
+            parts = [part for one in plain for part in one._parts]
+            compute_all([(part._current(), part.device) for part in parts])
+        return [one.numpy() for one in plain]
+    except UnknownValueError as error:
+        what = f"{name} is computed of values that are known. {error}"
+        raise HostError(what) from None
 
 
 def ruled(name: str, packed: Any, layout: Layout, operands: Sequence[Any]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.tensor import dense
 from torpor.tensor.creation import beside
-from torpor.tensor.factorisation import eye, inverse, on_host, rule
+from torpor.tensor.factorisation import eye, inverse, known_values, on_host, rule
 from torpor.tensor.host import Array, known_shape
 from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import Tensor
@@ -95,7 +95,8 @@ def lu_unpack(
     if unpack_pivots:
         if not LU_pivots.dtype.is_int:
             raise DTypeError(f"pivots are integers, not {LU_pivots.dtype}")
-        order = _order_of(LU_pivots.numpy().astype(np.int64) - 1, rows)
+        (pivots,) = known_values("lu_unpack", LU_pivots)
+        order = _order_of(pivots.astype(np.int64) - 1, rows)
         one = eye(LU_data, rows).expand(*LU_data.shape[:-2], rows, rows)
         permutation = _ordered(one.cast(LU_data.dtype), order).mT
     if unpack_data:
@@ -113,7 +114,8 @@ def _factors(a: Any, pivot: bool) -> tuple[tuple[Any, Any], Array, Array]:
     a = dense.matrices(a, "lu", False)
     rows, columns = known_shape(a.shape[-2:])
     side = min(rows, columns)
-    swaps = _swaps(a.detach().numpy(), pivot)
+    (known,) = known_values("lu", a)
+    swaps = _swaps(known, pivot)
     order = _order_of(swaps, rows)
     moved = _ordered(a, order) if pivot else a
     low, high = on_host("lu", _eliminated, moved.narrow(-1, 0, side).narrow(-2, 0, side))

@@ -15,6 +15,7 @@ from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.inside import Example
 from torpor.tensor.looping import filled, leaves_of, scan, structure
+from torpor.tensor.random import state_of
 from torpor.tensor.spelling import spell
 
 __all__ = ["grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
@@ -87,9 +88,12 @@ def jacrev(
 
 
 def jacfwd(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Callable[..., Any]:
-    """As `jacrev`, by the change along each input's element: for more outputs than inputs.
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    *, randomness: str = "same",
+) -> Callable[..., Any]:  # fmt: skip
+    """As `jacrev`, by the change along each input's element: for more outputs than inputs. `f` runs
+    once, so that what it draws is the same for all of them; with the `randomness` "error" it is a
+    `ValueRangeError`.
 
     >>> torpor.jacfwd(Tensor.square)(Tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
@@ -103,7 +107,8 @@ def jacfwd(
             columns.append([b.reshape(*o.shape, *shape) for b, o in zip(found, outs, strict=True)])
         return [list(row) for row in zip(*columns, strict=True)]
 
-    return _jacobian(f, argnums, has_aux, blocks)
+    _check_randomness("jacfwd", randomness)
+    return _jacobian(_without_draws(f) if randomness == "error" else f, argnums, has_aux, blocks)
 
 
 def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
@@ -120,16 +125,15 @@ def vmap(
 ) -> Callable[..., Any]:
     """A function that gives what `f` gives for each of many examples, which lie along the axes
     `in_dims` of the arguments: one for all, or one an argument, or trees of them; None where an
-    argument is the same for all. The results lie along `out_dims`. `f` runs once, on tensors that
-    stand for any example (for each, where it factorises matrices). What it draws is "different" for
-    each, the "same" for all, or an "error", by `randomness`. A `ShapeError` where the axes' sizes
-    differ.
+    argument is the same for all. The results lie along `out_dims`, None for one that is the same
+    for all. `f` runs once, on tensors that stand for any example (for each, where it factorises
+    matrices). What it draws is "different" for each, the "same" for all, or an "error", by
+    `randomness`. A `ShapeError` where the axes' sizes differ.
 
     >>> torpor.vmap(Tensor.dot)(Tensor([[1, 2], [3, 4]]), Tensor([[1, 1], [2, 2]])).tolist()
     [3, 14]
     """
-    if randomness not in (kinds := ("different", "same", "error")):
-        raise ValueRangeError(f"vmap: randomness is one of {kinds}, not {randomness!r}")
+    _check_randomness("vmap", randomness)
 
     @functools.wraps(f)
     def wrapped(*arguments: Any) -> Any:
@@ -146,12 +150,15 @@ def vmap(
         ]
 
         written: list[int] = []
+        mapped: list[bool] = []
 
         def step(carry: Any, row: list[Any]) -> tuple[Any, Any]:
             mine, before = iter(row), list(map(_values, row))
             each = zip(leaves, places, strict=True)
             given = (leaf if place is None else next(mine) for leaf, place in each)
             made = f(*filled(arguments, given))
+            whole = isinstance(out_dims, int)
+            mapped[:] = [whole or _is_made_of(one, row) for one in _parts(made)]
             written[:] = [n for n, one in enumerate(row) if _values(one) != before[n]]
             return carry, (made, [row[number].clone() for number in written])
 
@@ -167,13 +174,43 @@ def vmap(
             made, last = _one_by_one(step, rows)
         for number, value in zip(written, last, strict=True):
             rows[number].copy_(value)
-        ends = _spread(out_dims, made)
-        if None in ends:
-            raise ShapeError("vmap: each result needs an axis in out_dims that examples lie along")
-        moved = zip(_parts(made), ends, strict=True)
-        return filled(made, (leaf.movedim(0, place) for leaf, place in moved))
+        return _laid_along(made, _spread(out_dims, made), mapped)
 
     return wrapped
+
+
+def _laid_along(made: Any, ends: Sequence[int | None], mapped: Sequence[bool]) -> Any:
+    """Results of all examples along their axes; the first of what is the same for all."""
+    if any(one and end is None for one, end in zip(mapped, ends, strict=True)):
+        what = "vmap: out_dims needs an axis for each result that is another for each example"
+        raise ShapeError(what)
+    moved = zip(_parts(made), ends, strict=True)
+    return filled(made, (one[0] if end is None else one.movedim(0, end) for one, end in moved))
+
+
+def _check_randomness(what: str, randomness: str) -> None:
+    if randomness not in (kinds := ("different", "same", "error")):
+        raise ValueRangeError(f"{what}: randomness is one of {kinds}, not {randomness!r}")
+
+
+def _without_draws(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which must not draw random numbers."""
+
+    @functools.wraps(f)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        before = state_of(None)
+        made = f(*arguments, **options)
+        if state_of(None) != before:
+            raise ValueRangeError("jacfwd: random numbers are drawn; say randomness='same'")
+        return made
+
+    return wrapped
+
+
+def _is_made_of(value: Any, rows: Sequence[Any]) -> bool:
+    """Whether a value depends on one of the rows."""
+    nodes = {part._current() for row in rows for part in row._parts}
+    return any(not nodes.isdisjoint(one._current().toposort()) for one in as_tensor(value)._parts)
 
 
 def _values(one: Any) -> list[Any]:
