@@ -57,7 +57,8 @@ torpor.tensor([3, 4]).norm() ~ np.linalg.norm([3, 4])
         "A float becomes an integer by truncation, held at the ends, NaN as 0, on every target. A "
         "cast to float8_e4m3fn, which has no infinities, makes NaN of what is beyond its largest "
         "number. Signs and steps keep NaN; in "
-        "what is sorted it comes last.",
+        "what is sorted it comes last. Products of matrices times 0 are 0, also in `baddbmm`, "
+        "where PyTorch's depend on the size.",
         """
 torpor.tensor([2]) ** torpor.tensor([-1]) ~ np.array([2]) ** np.array([-1])
 2 ** torpor.tensor([-1]) ~ 2 ** np.array([-1])
@@ -69,6 +70,7 @@ torpor.tensor([float("nan")]).sign() ~ np.sign([np.nan])
 torpor.tensor([float("nan")]).heaviside(torpor.tensor([1.0])) ~ np.heaviside([np.nan], [1.0])
 torpor.searchsorted(torpor.tensor([1.0, float("nan")]), torpor.tensor([3.0]))
 ~ np.searchsorted([1.0, np.nan], [3.0])
+torpor.zeros(1, 1, 1).baddbmm(torpor.tensor([[[np.inf]]]), torpor.ones(1, 1, 1), alpha=0)
 torpor.tensor([3e10]).int() ~ np.array([3e10]).astype(np.int32)
 torpor.tensor([float("nan")]).int() ~ np.array([np.nan]).astype(np.int32)
 torpor.tensor([float("inf")]).long() ~ np.array([np.inf]).astype(np.int64)
@@ -139,7 +141,8 @@ torpor.ones(2, requires_grad=True).numpy()
         "infinities. Sums of exponentials that are 0 so far have slope 0, and the "
         "largest of one number has slope 1. Where "
         "the value of `x ** -0.5` or `x ** 1.5` is NaN, the gradient may be another, and "
-        "where g / y of x / y is infinite and x is 0.",
+        "where g / y of x / y is infinite and x is 0. What `as_strided_scatter` writes over has "
+        "the gradient 0.",
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.backward(); (-y).backward(); x.grad
@@ -153,6 +156,8 @@ x = torpor.tensor([-np.inf], requires_grad=True); (x ** -0.5).backward(); x.grad
 x = torpor.tensor([-np.inf], requires_grad=True); (x ** 1.5).backward(); x.grad
 x = torpor.tensor([1e-40], requires_grad=True); (torpor.zeros(1) / x).backward(); x.grad
 y = torpor.tensor([0.0], requires_grad=True); (torpor.tensor([np.inf]) % y).backward(); y.grad
+x = torpor.zeros(3, requires_grad=True); \
+torpor.as_strided_scatter(x, torpor.ones(1), (1,), (1,), 0).sum().backward(); x.grad
 x = torpor.tensor([1j], requires_grad=True); type(x.register_hook(abs)).__name__
 torpor.autograd.graph.__name__
 """,
@@ -160,11 +165,15 @@ torpor.autograd.graph.__name__
     Topic(
         "Modules and optimisers",
         "Tensors that require a gradient are parameters wherever a module holds them. An "
-        "optimiser's state is there from the beginning.",
+        "optimiser's state is there from the beginning. A mask of attention that is called causal "
+        "holds for what is put beside the keys, too.",
         """
 m = torpor.nn.Module(); m.w = torpor.zeros(1, requires_grad=True); list(m.state_dict())
 m = torpor.nn.Module(); m.layers = [torpor.nn.Linear(1, 1)]; list(m.state_dict())
 len(torpor.optim.Adam([torpor.zeros(1, requires_grad=True)]).state)
+m = torpor.nn.MultiheadAttention(1, 1, add_zero_attn=True); [p.data.fill_(1.0) for p in \
+m.parameters()]; x = torpor.tensor([[2.0], [-1.0]]); mask = torpor.ones(2, 2).triu(1).bool(); \
+m(x, x, x, attn_mask=mask, is_causal=True, need_weights=False)[0][1]
 """,
     ),
     Topic(
