@@ -134,6 +134,7 @@ def test_polynomials_of_several_degrees(name):
     high = getattr(special, name)(Tensor([0.5]), Tensor([2.7, 3.2], dtype="float64"))
     expected = [bases.basis(n)(0.5) for n in (2, 3)]
     np.testing.assert_allclose(high.numpy(), expected, rtol=1e-12)
+    assert np.allclose(getattr(special, name)(0.5, Tensor([2, 3])).tolist(), expected)
     assert getattr(special, name)(Tensor([0.5]), Tensor.zeros(0)).tolist() == []
 
 

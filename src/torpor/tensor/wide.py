@@ -38,7 +38,7 @@ def widely(function: _Function) -> _Function:
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         first = arguments[0] if arguments else options.get(name)
-        if first is None or not is_narrow(first.dtype):
+        if not isinstance(first, Handle) or not is_narrow(first.dtype):
             return function(*arguments, **options)
         dtype = first.dtype
         for one in (*arguments, *options.values()):
