@@ -284,3 +284,25 @@ def test_what_depends_on_a_tensor_by_name_alone_has_the_gradient_0(name):
     x = Tensor([1.0, 2.0], requires_grad=True)
     FLAT[name](x).sum().backward()
     assert x.grad.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_hooks_record_gradients_where_a_graph_is_created(create_graph):
+    seen = []
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    y.retain_grad()
+    y.register_hook(lambda g: seen.append((g.requires_grad, torpor.is_grad_enabled())))
+    x.register_post_accumulate_grad_hook(lambda t: seen.append((t.grad.requires_grad,) * 2))
+    Scaled.apply(y, 3.0).sum().backward(create_graph=create_graph)
+    assert y.grad.requires_grad is create_graph and y.grad.tolist() == [6, 24]
+    (slope,) = torpor.autograd.grad((y * y).sum(), x, create_graph=create_graph)
+    assert slope.requires_grad is create_graph and slope.tolist() == [4, 32]
+    assert seen == [(create_graph, create_graph)] * 3
+
+
+def test_a_hook_after_accumulation_may_take_the_step():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    x.register_post_accumulate_grad_hook(lambda leaf: leaf.sub_(leaf.grad))
+    (x * 3).sum().backward()
+    assert x.tolist() == [-2, -1]

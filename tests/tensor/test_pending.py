@@ -433,7 +433,7 @@ def test_gradients_that_are_read_one_by_one_are_computed_together() -> None:
         for one, other in zip(gradients, together, strict=True):
             assert one is not None and one.norm().item() == pytest.approx(np.linalg.norm(other))
             left.append(sum(bool(one is not None and one.schedule()) for one in gradients))
-        assert left == [6, 0, 0, 0, 0, 0]
+        assert left[1:] == [0] * 5
 
 
 def test_gradients_that_nobody_holds_are_not_computed_along() -> None:

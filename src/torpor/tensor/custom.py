@@ -29,7 +29,7 @@ class _Rule:
         self._given = [(t.shape, t.dtype) for t in given]
 
     def __call__(self, g: UOp) -> list[UOp | None]:
-        packed: Any = standing_for(g, self._device, True)
+        packed: Any = standing_for(g, self._device, grad_enabled())
         gradients, first = [], 0
         for shape, dtype in self._made:
             count = _count(shape)

@@ -16,7 +16,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
-from torpor.tensor.mode import anomaly, grad_enabled
+from torpor.tensor.mode import anomaly, grad_enabled, set_grad_enabled
 from torpor.tensor.path import Step
 from torpor.tensor.pending import note_detached, note_gradients, wait
 from torpor.tensor.spelling import spelled
@@ -283,13 +283,15 @@ class Differentiate(Handle):
             targets = [part for one in given for part in one._parts]
             groups = [_nodes_of(one, found) for one in targets]
         called = not (active or create_graph)
-        gradients = _gradients(self, groups, gradient, called)
-        self._spend(gradients, gradient, create_graph if retain_graph is None else retain_graph)
-        for target, node in zip(targets, gradients, strict=True):
-            if node is not None:
-                if watching is not None:
-                    watching.differentiated(target)
-                _accumulate(target, make(node, target.device, create_graph, depth=1))
+        with set_grad_enabled(create_graph):  # for hooks
+            gradients = _gradients(self, groups, gradient, called)
+            retain = create_graph if retain_graph is None else retain_graph
+            self._spend(gradients, gradient, retain)
+            for target, node in zip(targets, gradients, strict=True):
+                if node is not None:
+                    if watching is not None:
+                        watching.differentiated(target)
+                    _accumulate(target, make(node, target.device, create_graph, depth=1))
         made = zip(targets, gradients, strict=True)
         note_gradients(
             [one.grad for one, node in made if node is not None and one.grad is not None]

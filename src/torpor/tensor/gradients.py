@@ -7,6 +7,7 @@ from typing import Any
 
 from torpor.base.errors import DTypeError, GradientError
 from torpor.tensor.handle import Handle
+from torpor.tensor.mode import set_grad_enabled
 
 
 def _several(given: Any, count: int = 1) -> list[Any]:
@@ -37,7 +38,8 @@ def grad(
             raise DTypeError(f"grad takes tensors, not {one!r}")
     totals: list[Any] = [None] * len(targets)
     for root, seed in zip(roots, _several(grad_outputs, len(roots)), strict=True):
-        found = root.gradient(*targets, gradient=seed, materialize=False)
+        with set_grad_enabled(create_graph):  # for hooks
+            found = root.gradient(*targets, gradient=seed, materialize=False)
         for number, part in enumerate(found):
             if part is not None:
                 totals[number] = part if totals[number] is None else totals[number] + part
