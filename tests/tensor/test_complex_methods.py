@@ -201,6 +201,7 @@ def test_strides_of_complex_memory(apart):
     rows = x.reshape(2, 3)
     assert (x[2:].storage_offset(), rows.T.stride(), rows.stride(0)) == (2, (1, 3), 3)
     assert rows.is_contiguous() and not rows.T.is_contiguous()
+    assert (x[:1].stride(), x[:0].stride(), x[::2].stride()) == ((1,), (1,), (2,))
     x.as_strided((2,), (2,)).fill_(1j)
     assert x.tolist() == [1j, 3 - 1j, 1j, 5, 7, 8]
 

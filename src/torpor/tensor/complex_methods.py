@@ -17,9 +17,9 @@ from torpor.ir.infer import product, shape_of
 from torpor.tensor.complex import Complex
 from torpor.tensor.complex_functions import FUNCTIONS
 from torpor.tensor.handle import Handle, located
-from torpor.tensor.layout import memory_of
+from torpor.tensor.layout import memory_of, strides_of
 from torpor.tensor.pairs import Pair, as_complex, paired, parts_of
-from torpor.tensor.spelling import spell
+from torpor.tensor.spelling import one_axis, spell
 from torpor.tensor.tensor import VIEWS_IN_PLACE, Tensor
 
 # What is done to the real and to the imaginary parts alike.
@@ -213,9 +213,8 @@ def _storage_offset(self: Any) -> Any:
 
 def _stride(self: Any, dim: int | None = None) -> Any:
     """As of real tensors."""
-    found = self._re.stride(dim)
-    each = _apart(self)
-    return found // each if dim is not None else tuple(step // each for step in found)
+    found = strides_of(self._re, _apart(self))
+    return found if dim is None else found[one_axis(dim, self.ndim)]
 
 
 def _is_contiguous(self: Any, memory_format: Any = None) -> bool:

@@ -46,12 +46,7 @@ class Layout(Handle):
         >>> Tensor.zeros(2, 3).t().stride()
         (1, 3)
         """
-        shape = known_shape(self.shape)
-        plain = [math.prod(max(n, 1) for n in shape[axis + 1 :]) for axis in range(len(shape))]
-        view = _one_view(self)
-        own = plain if view is None or view.mask or 0 in shape else view.strides
-        # an axis of length 1 has any stride: the one that PyTorch gives to a fresh tensor
-        found = tuple(p if n == 1 else s for p, s, n in zip(plain, own, shape, strict=True))
+        found = strides_of(self)
         return found if dim is None else found[one_axis(dim, self.ndim)]
 
     def storage_offset(self) -> Any:
@@ -117,6 +112,18 @@ def _lies_on(kind: str) -> Any:
 
 for _name, _kind in _KINDS.items():
     setattr(Layout, _name, _lies_on(_kind))
+
+
+def strides_of(handle: Any, each: int = 1) -> tuple[int, ...]:
+    """How many elements neighbours along each axis are apart, of which one takes `each` places."""
+    shape = known_shape(handle.shape)
+    plain = [math.prod(max(n, 1) for n in shape[axis + 1 :]) for axis in range(len(shape))]
+    view = _one_view(handle)
+    own: list[Any] = plain
+    if view is not None and not view.mask and 0 not in shape:
+        own = [step // each for step in view.strides]
+    # an axis of length 1 has any stride: the one that PyTorch gives to a fresh tensor
+    return tuple(p if n == 1 else s for p, s, n in zip(plain, own, shape, strict=True))
 
 
 def memory_of(handle: Any) -> Any:
