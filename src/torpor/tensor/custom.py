@@ -187,7 +187,7 @@ class Function:
         ctx.saved_tensors = tuple(renewed.get(id(kept), kept) for kept in ctx.saved_tensors)
         for one in arguments:
             if id(one) in ctx._dirty and id(one) in renewed:
-                write(one, renewed.pop(id(one)))
+                write(one, renewed.pop(id(one)), of_itself=True)
         results = [renewed.get(id(one), one) for one in results]
         if single:
             return results[0]

@@ -393,4 +393,4 @@ class Indexing(Handle):
         base = found.view.reshape(*found.flat(found.length))
         index = found.along()
         made = derive(build.scatter, (base, index, given.reshape(*index.shape)), 1, op)
-        write(found.view, made.reshape(*found.view.shape))
+        write(found.view, made.reshape(*found.view.shape), of_itself=True)

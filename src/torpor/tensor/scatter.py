@@ -251,7 +251,7 @@ class Scatter(Handle):
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
         """As `masked_fill`, in place."""
-        write(self, self.masked_fill(mask, value))
+        write(self, self.masked_fill(mask, value), of_itself=True)
         return self  # type: ignore[return-value]
 
 

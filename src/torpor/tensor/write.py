@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 _RANK = {"bool": 0, "uint": 1, "int": 2, "float": 3, "complex": 4, "packed": 1}
 
 
-def write(target: Handle, value: Any) -> None:
-    """Put `value` (a tensor or a number, broadcast and cast) where `target` looks."""
+def write(target: Handle, value: Any, of_itself: bool = False) -> None:
+    """Put `value` (a tensor or a number, broadcast and cast) where `target` looks. What is written
+    over has the gradient 0, but where the value is made `of_itself`.
+    """
     if active and (watching := watcher()) is not None:
         watching.writing(target)
     path = target._path
@@ -72,7 +74,7 @@ def write(target: Handle, value: Any) -> None:
         requires = storage.requires
     elif storage.requires:
         requires = True
-        if mask is None:
+        if mask is None and not of_itself:
             moved = build.over(moved, storage.base)
     storage.requires = requires
     if isinstance(value, Handle) and moved is value._current():
@@ -188,7 +190,7 @@ def _is_one(value: Any) -> bool:
 def update(target: Any, result: Any) -> Any:
     """Write the result of an in-place operation; the target."""
     _check_fits(target, result)
-    write(target, result)
+    write(target, result, of_itself=True)
     return target
 
 
@@ -284,6 +286,6 @@ class Write(Handle):
             mask: Any = key
             mask = mask.reshape(*key.shape, *(1,) * (self.ndim - key.ndim))
             number = value.reshape(()) if isinstance(value, Handle) else value
-            write(self, self.masked_fill(mask, number))
+            write(self, self.masked_fill(mask, number), of_itself=True)
             return
         self._written_at(key, value)
