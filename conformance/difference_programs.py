@@ -135,7 +135,8 @@ torpor.ones(2, requires_grad=True).numpy()
     Topic(
         "Gradients",
         "A graph is never freed or changed: what was written to in place keeps its gradient, and "
-        "two tensors may share a part of a graph. A second `backward` of the same tensor is an "
+        "two tensors may share a part of a graph. A detached view has no gradient, whatever is "
+        "written to it. A second `backward` of the same tensor is an "
         "error in both. The gradient of a product is the product of the others, not divided by "
         "what it is of, and what a constant takes the place of has the gradient 0, also beside "
         "infinities. Sums of exponentials that are 0 so far have slope 0, and the "
@@ -146,6 +147,7 @@ torpor.ones(2, requires_grad=True).numpy()
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.backward(); (-y).backward(); x.grad
+w = torpor.ones(1, requires_grad=True); x = torpor.zeros(1).detach(); x.copy_(w); x.requires_grad
 x = torpor.tensor([2.0, np.inf], requires_grad=True); x.prod().backward(); x.grad
 x = torpor.tensor([np.inf], requires_grad=True); x.nan_to_num().square().backward(); x.grad
 x = torpor.tensor([np.nan], requires_grad=True); x.copysign(x).backward(); x.grad
