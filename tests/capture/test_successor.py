@@ -212,6 +212,37 @@ def test_with_other_threads_values_get_memory_of_their_own() -> None:
         thread.join()
 
 
+class Monitor(threading.Thread):
+    """As a bar of tqdm has one."""
+
+    __module__ = "tqdm._monitor"
+
+
+class Streams:
+    """As a kernel of a notebook has one: a method that a thread runs."""
+
+    def serve(self, done: threading.Event) -> None:
+        done.wait()
+
+    serve.__module__ = "ipykernel.iostream"
+
+
+@pytest.mark.parametrize("notebook", [True, False])
+def test_threads_that_are_handed_text_do_not_count(notebook: bool, alone: None) -> None:
+    weight, step, done = weights(), jit(doubled), threading.Event()
+    thread = (
+        threading.Thread(target=Streams().serve, args=(done,))
+        if notebook
+        else Monitor(target=done.wait)
+    )
+    thread.start()
+    try:
+        assert not any(moves(step, weight))
+    finally:
+        done.set()
+        thread.join()
+
+
 @pytest.mark.parametrize("passed", [True, False])
 def test_an_old_value_that_is_given_back_is_not_written_over(passed: bool) -> None:
     """`weight * 1` is the value itself: no kernel makes it, and none may change it."""

@@ -46,6 +46,19 @@ def test_vectors_of_512_bits_have_the_ports_of_the_processor():
     assert avx2.broadcasts and not sse.broadcasts
 
 
+@pytest.mark.parametrize(("amx", "ports"), [(True, 2), (False, 1)])
+def test_a_virtual_machine_may_name_an_older_model(amx, ports, monkeypatch):
+    """Rocket Lake, which has no AMX, by a host that has."""
+    has = dict.fromkeys(("avx512f", "avx512bw", "fma", "avx2"), True) | {"amx-tile": amx}
+    monkeypatch.setattr(machine_module, "_host_features", lambda: has)
+    monkeypatch.setattr(machine_module.llvm, "get_host_cpu_name", lambda: "rocketlake")
+    machine.cache_clear()
+    try:
+        assert facts(machine("native")).multiply_adds == ports
+    finally:
+        machine.cache_clear()
+
+
 def test_the_host_runs_its_own_code_and_less():
     assert machine("").runs_here
     assert machine("native,-fma").runs_here

@@ -205,7 +205,7 @@ def test_whole_reductions_at_several_levels(shape: tuple[int, ...], reduce: str)
 
 
 NOT_BY_ROWS = {
-    "flipped": lambda y: y.flip(0).contiguous() + 1,
+    "flipped": lambda y: y.flip(0).contiguous(),
     "shifted": lambda y: y[1:] + y[:-1],
     "running": lambda y: y.cumsum(0) * 2,
     "all rows": lambda y: y + y.sum(0),
@@ -217,7 +217,7 @@ NOT_BY_ROWS = {
 def test_what_looks_at_other_rows_waits_for_all(name: str) -> None:
     x = numbers(64, 8)
     arrays = {
-        "flipped": (x * 2)[::-1] + 1,
+        "flipped": (x * 2)[::-1],
         "shifted": (x * 2)[1:] + (x * 2)[:-1],
         "running": (x * 2).cumsum(0) * 2,
         "all rows": x * 2 + (x * 2).sum(0),
@@ -226,6 +226,13 @@ def test_what_looks_at_other_rows_waits_for_all(name: str) -> None:
     result = NOT_BY_ROWS[name]((Tensor(x) * 2).contiguous())
     assert not any(b for i in result.schedule() for b in i.bindings)
     np.testing.assert_allclose(result.numpy(), arrays[name], rtol=1e-12)
+
+
+def test_what_looks_at_other_rows_may_begin_a_group() -> None:
+    x = numbers(64, 8)
+    result = (((Tensor(x) * 2).contiguous().flip(0).contiguous() + 1).contiguous() * 3).sum(1)
+    assert any(i.bindings for i in result.schedule())
+    np.testing.assert_allclose(result.numpy(), (((x * 2)[::-1] + 1) * 3).sum(1), rtol=1e-12)
 
 
 def test_a_result_that_is_wanted_stays_whole() -> None:

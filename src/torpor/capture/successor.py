@@ -31,6 +31,8 @@ COUNTS: Final = sys.implementation.name == "cpython" and sys.version_info < (3, 
 # (512 KB next to a core): sums of two matrices of 2 to 4 MB take 0.65 to 0.8 of the time, those of
 # 1 MB 1.1.
 LEAST: Final = 3 << 19
+# Packages whose threads watch bars or serve a notebook, and are handed text: no tensors.
+TOOLS: Final = frozenset({"tqdm", "ipykernel", "IPython", "zmq", "jupyter_client"})
 
 
 def is_worth_it(buffer: Buffer) -> bool:
@@ -136,11 +138,19 @@ def held(node: UOp) -> list[int]:
 
 def others_run() -> bool:
     """Whether there are threads that may look at a value while a kernel writes over it: any but
-    torpor's own, which share kernels and compile.
+    torpor's own, which share kernels and compile, and those of `TOOLS`.
     """
     if threading.active_count() <= 1 + pool.workers:
         return False
     here = threading.current_thread()
     return any(
-        one is not here and not one.name.startswith("torpor-") for one in threading.enumerate()
+        one is not here and not one.name.startswith("torpor-") and not is_of_tool(one)
+        for one in threading.enumerate()
     )
+
+
+def is_of_tool(thread: threading.Thread) -> bool:
+    """Whether a thread runs a class or a function of `TOOLS`."""
+    run = getattr(thread, "_target", None)
+    modules = type(thread).__module__, getattr(run, "__module__", None) or ""
+    return any(module.partition(".")[0] in TOOLS for module in modules)

@@ -111,7 +111,15 @@ def _native_machine(masks: dict[str, bool]) -> Machine:
     beyond = [name for name, on in masks.items() if on and not features.get(name, False)]
     triple = process_triple()
     written = _written({**features, **masks})
-    return Machine(triple, llvm.get_host_cpu_name(), written, not beyond)
+    return Machine(triple, _host_processor(), written, not beyond)
+
+
+def _host_processor() -> str:
+    """The processor as LLVM knows it by family and model. A virtual machine may name the model of a
+    smaller one: none before Sapphire Rapids has AMX.
+    """
+    name: str = llvm.get_host_cpu_name()
+    return "sapphirerapids" if name in HALVES and _host_features().get("amx-tile") else name
 
 
 @lru_cache(maxsize=32)
@@ -128,7 +136,7 @@ def machine(setting: str) -> Machine:
 
 
 def _named_machine(name: str, masks: dict[str, bool]) -> Machine:
-    if name in ("native", llvm.get_host_cpu_name()):
+    if name in ("native", llvm.get_host_cpu_name(), _host_processor()):
         return _native_machine(masks)
     if name in LEVELS:
         made = _level_machine(name)

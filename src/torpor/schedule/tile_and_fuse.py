@@ -26,6 +26,7 @@ from torpor.ir.uop import UOp
 from torpor.rules.rebuild import Changes
 from torpor.schedule.dead_tiles import columns_of, conditions
 from torpor.schedule.reduction_fission import MakeBuffer, fission, parameter_of
+from torpor.schedule.rematerialise import rematerialised
 from torpor.schedule.tile_groups import (
     BLOCK_NUMBER,
     FusionGroup,
@@ -84,6 +85,9 @@ def tile_and_fuse(
     while (members := next(sets, None)) is not None:
         found = group_of(rest, members, outside, least)
         if found is None:
+            continue
+        if again := rematerialised(rest, found, outside, make, least):
+            rest, sets = again, candidates(again, least)
             continue
         block, levels = by_blocks(found, make, target)
         if levels:

@@ -99,11 +99,7 @@ def candidates(items: Sequence[ScheduleItem], least: int) -> Iterator[list[Sched
     large = {b for item in items for b in stored_by(item) if b.arg.nbytes * 2 >= least}
     waiting = [item for item in items if large.intersection(item.buffers)]
     while waiting:
-        joined, grows = {waiting[0].buffers[0]}, True
-        while grows:
-            near = [i for i in waiting if not joined.isdisjoint(i.buffers)]
-            wider = joined | {b for i in near for b in i.buffers if b in large}
-            grows, joined = wider != joined, wider
+        near = linked(waiting, large)
         waiting = without(waiting, near)
         if len(near) > 1:
             yield between(items, near)
@@ -150,9 +146,10 @@ def between(items: Sequence[ScheduleItem], some: Sequence[ScheduleItem]) -> list
 def around(
     items: Sequence[ScheduleItem], group: Sequence[ScheduleItem]
 ) -> tuple[list[ScheduleItem], list[ScheduleItem]]:
-    """The items that can run before the group, and those that need it."""
-    later = reached(items, group)
-    return without(items, later), without(later, group)
+    """The items that run before the group, and after it: what needs it, and what comes later."""
+    last = max(number for number, item in enumerate(items) if item is group[-1])
+    before = without(items[:last], reached(items, group))
+    return before, without(items, [*before, *group])
 
 
 def even_part(count: int, most: int) -> int:
@@ -170,17 +167,36 @@ def group_of(
     outside: frozenset[UOp],
     least: int,
 ) -> FusionGroup | None:
-    """The group that these items are, without those that do not fit and what comes after them;
-    `least`: bytes that it hands on.
+    """The group that these items are, without those that do not fit and what comes after them; or
+    that which the first of these begins. `least`: bytes that it hands on.
     """
     while len(members) > 1:
-        group, misfit = aligned(members)
-        if misfit is None:
-            elsewhere = {b for i in without(items, members) for b in read_by(i)} | outside
-            group.inside = [b for b in group.rows if b not in elsewhere]
-            return group if group.handed >= least else None
-        members = without(members, reached(members, [misfit]))
+        some, later = members, 0
+        while len(some) > 1:
+            group, misfit = aligned(some)
+            if misfit is None and len(some) > len(near := linked(some, group.rows)):
+                some = near
+                continue
+            if misfit is None:
+                elsewhere = {b for i in without(items, some) for b in read_by(i)} | outside
+                group.inside = [b for b in group.rows if b not in elsewhere]
+                if group.handed >= least:
+                    return group
+                break
+            later = later or next(n for n, item in enumerate(members) if item is misfit)
+            some = without(some, reached(some, [misfit]))
+        members = members[max(later, 1) :]
     return None
+
+
+def linked(members: list[ScheduleItem], buffers: Iterable[UOp]) -> list[ScheduleItem]:
+    """The items that are linked with the first one by some buffers."""
+    known, found, grows = set(buffers), members[:1], True
+    while grows:
+        met = {b for item in found for b in item.buffers if b in known}
+        near = [i for i in members if i is members[0] or not met.isdisjoint(i.buffers)]
+        grows, found = len(near) > len(found), near
+    return found
 
 
 def aligned(members: list[ScheduleItem]) -> tuple[FusionGroup, ScheduleItem | None]:

@@ -192,7 +192,7 @@ def least_columns(target: Target) -> int:
     half of the second cache with, if tiles leave the other half to what they read.
     """
     room = target.cache_bytes // 2
-    return min(LONG, room // (WIDEST * ITEMSIZE)) if ROWS * WIDE * ITEMSIZE <= room else LONG
+    return min(LONG, room // (WIDEST * ITEMSIZE)) if room >= ROWS * WIDE * ITEMSIZE else LONG
 
 
 def rows_of_tiles(group: FusionGroup, make: MakeBuffer, target: Target) -> int | None:

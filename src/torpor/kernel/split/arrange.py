@@ -49,7 +49,7 @@ USES: Final = 16  # products, at least, that each element of an operand is a fac
 GAIN: Final = 1.05  # times faster that a product has to be on a copy
 # The same of an operand that might as well be read where it lies: more than the estimates of the
 # two ways are off by (bench/results/regret.md).
-SURE: Final = 1.25
+SURE: Final = 1.15
 # Times that a plan near the best takes longer than the best one, at most: the two ways are compared
 # by their best plans where they are nearer than that. A choice: 1.38 is the most that was seen.
 NEAR: Final = 1.5
