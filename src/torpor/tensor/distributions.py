@@ -13,7 +13,7 @@ from torpor.base.errors import DTypeError, OutOfBoundsError, ShapeError, ValueRa
 from torpor.graph import build
 from torpor.ir.records import Requirement
 from torpor.tensor.creation import as_tensor, beside
-from torpor.tensor.handle import Handle, derive, located
+from torpor.tensor.handle import Handle, derive, flat, located
 from torpor.tensor.operands import choose
 from torpor.tensor.random import (
     Generator,
@@ -68,7 +68,7 @@ class Distributions(Handle):
         chance: Any = self.detach() if p is None else p
         if p is None:
             chance = required(chance, (chance >= 0) & (chance <= 1), PROBABILITY)
-        return (drawn < chance).cast(self.dtype)
+        return flat((drawn < chance).cast(self.dtype), self)
 
     def multinomial(
         self, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
