@@ -324,6 +324,19 @@ def test_products_of_sizes_that_are_one_further(compiled: list[str]) -> None:
     assert seen[4] == seen[-1], seen
 
 
+def test_a_length_that_a_condition_ties_to_a_counter() -> None:
+    """Of every second element the last one is new: where it is, the length is the counter + 1."""
+    for size in (5, 7, 9, 11):
+        x = Tensor(np.arange(size, dtype=np.float32)).realize()
+        x[-1:] += 1
+        x.add_(1.25)
+        parts = x.unfold(-1, 1, 2).clone()
+        found = nn.functional.conv_transpose1d(parts, parts.unsqueeze(-1))
+        wanted = np.arange(size) + 1.25
+        wanted[-1] += 1
+        assert found.item() == (wanted[::2] ** 2).sum()
+
+
 LONG = [200, 333, 1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 255, 700]
 
 

@@ -37,6 +37,15 @@ def test_a_condition_narrows(root, condition, text):
     assert simplify_under(root, condition).render() == (text or "(ridx0+(ridx1*-1)+4)")
 
 
+def test_a_counter_stays_the_one_it_is_where_its_length_is_known():
+    """A condition that makes the length the counter + 1."""
+    length = Variable("n", 3, 40)
+    counter = UOp.range(length, 0)
+    found = simplify_under((counter - length + 1) * 2, (counter < length) & (length < counter + 2))
+    assert set(found.ranges()) <= {counter}
+    assert found.render() == "0"
+
+
 def test_a_conjunct_that_the_others_imply_goes():
     condition = between(0, x, 12) & (x // 12).eq(0) & (x % 12 < 20)
     assert simplify_valid(condition).render() == "((-1<x) and (x<12))"

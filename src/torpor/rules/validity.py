@@ -63,7 +63,8 @@ def _with_bounded(index: UOp, terms: Terms, interval: _Interval) -> UOp | None:
     # scale*term + others = stand_in, and 1/scale = scale
     more, constant = linear(stand_in, scale)
     replacement = build(merge(more, others, -scale), constant)
-    narrowed = index.substitute({term: replacement}).simplify()
+    loops = {one: one for one in index.ranges()}  # whose lengths are as they are
+    narrowed = index.substitute({**loops, term: replacement}).simplify()
     return narrowed.substitute({stand_in: build(terms)} if low != high else {}).simplify()
 
 
