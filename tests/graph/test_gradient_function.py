@@ -262,3 +262,11 @@ def test_gates_and_second_gradients_of_slices_are_finite():
     assert np.isfinite(gated.sum().gradient(x)[0].numpy()).all()
     (first,) = (x[:2].softmax(1) * Tensor(np.arange(8.0))).sum().gradient(x)
     assert first.square().sum().gradient(x)[0].tolist()[2] == [0.0] * 8
+
+
+def test_what_has_no_slope_takes_no_nan():
+    """The sign of `copysign`, of whatever gradient."""
+    x, y = Tensor([1.0, -2.0, 3.0]), Tensor([-1.0, 1.0, 0.5])
+    first, second = x.copysign(y).neg().rsqrt().sum().gradient(x, y)
+    np.testing.assert_allclose(first.numpy(), [-0.5, NAN, NAN])
+    assert second.tolist() == [0, 0, 0]

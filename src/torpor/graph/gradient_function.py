@@ -22,7 +22,7 @@ from torpor.graph.polyphase import WINDOWS, windows_gradient
 from torpor.graph.reduce import contiguous, reduce
 from torpor.graph.scan import scan
 from torpor.ir.infer import product, shape_of
-from torpor.ir.ops import Ops
+from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 
 BESIDE_ALL: Final = dtypes.int32.max  # no place in a window
@@ -95,9 +95,17 @@ def steps_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def slopes_gradient(node: UOp, g: UOp) -> Gradients:
-    """d f(x, ...) = s dx + ..., the operands being x, s, ...: a slope is a graph of its own."""
-    pairs = zip(node.src[1::2], node.src[2::2], strict=True)
-    return tuple(part for _, slope in pairs for part in (times(g, slope), None))
+    """d f(x, ...) = s dx + ..., the operands being x, s, ...: a slope is a graph of its own. That
+    of a number 0 makes 0 of any gradient.
+    """
+    slopes = (s if is_zero(s) else times(g, s) for s in node.src[2::2])
+    return tuple(part for slope in slopes for part in (slope, None))
+
+
+def is_zero(x: UOp) -> bool:
+    """Whether it is the number 0, wherever it was moved to."""
+    number = x.below(MOVEMENT)
+    return number.op is Ops.CONST and number.arg == 0
 
 
 def within_gradient(node: UOp, g: UOp) -> Gradients:
