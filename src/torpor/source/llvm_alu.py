@@ -15,7 +15,7 @@ from torpor.source.llvm_text import Body, mangled, number_text, type_of
 
 Operands = tuple[str, ...]
 
-_FLOAT: Final = {Ops.ADD: "fadd", Ops.SUB: "fsub", Ops.MUL: "fmul", Ops.FDIV: "fdiv"}
+_FLOAT: Final = {Ops.ADD: "fadd", Ops.SUB: "fsub", Ops.MUL: "fmul"}
 _INTEGER: Final = {
     Ops.ADD: "add", Ops.SUB: "sub", Ops.MUL: "mul", Ops.AND: "and", Ops.OR: "or", Ops.XOR: "xor",
 }  # fmt: skip
@@ -46,6 +46,8 @@ def alu(body: Body, node: UOp, operands: Operands) -> str:
         return extremum(body, node, operands)
     if op in _INTRINSICS and kind == "float":
         return _intrinsic(body, node, operands)
+    if kind == "float" and op is Ops.FDIV:
+        return _quotient(body, node, operands)
     if kind == "float" and op in _FLOAT:
         licence = op in _CONTRACTED and not settings.number("STRICT_FLOAT")
         return _binary(body, _FLOAT[op] + (" contract" if licence else ""), node, operands)
@@ -53,6 +55,20 @@ def alu(body: Body, node: UOp, operands: Operands) -> str:
         flag = no_wrap(node) if op in _CONTRACTED else ""
         return _binary(body, _INTEGER[op] + flag, node, operands)
     raise ContractError(f"LLVM IR has no {op} on {node.dtype}")
+
+
+def _quotient(body: Body, node: UOp, operands: Operands) -> str:
+    """a / b. LLVM (20 and before) takes a lane of a quotient of vectors for 0 where both operands
+    are the constant 0, and leaves out a condition that makes it 0; but not where rounding and
+    exceptions are named, though they are as usual.
+    """
+    dtype = node.dtype
+    if dtype.count == 1 or constant(node.src[0]) is not None:
+        return _binary(body, "fdiv", node, operands)
+    kind = type_of(dtype)
+    said = (("metadata", '!"round.tonearest"'), ("metadata", '!"fpexcept.ignore"'))
+    name = f"llvm.experimental.constrained.fdiv.{mangled(dtype)}"
+    return body.value("alu", body.call(name, kind, *((kind, o) for o in operands), *said))
 
 
 def no_wrap(node: UOp) -> str:
