@@ -22,7 +22,7 @@ from torpor.graph.polyphase import WINDOWS, windows_gradient
 from torpor.graph.reduce import contiguous, reduce
 from torpor.graph.scan import scan
 from torpor.ir.infer import product, shape_of
-from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
 BESIDE_ALL: Final = dtypes.int32.max  # no place in a window
@@ -95,17 +95,13 @@ def steps_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def slopes_gradient(node: UOp, g: UOp) -> Gradients:
-    """d f(x, ...) = s dx + ..., the operands being x, s, ...: a slope is a graph of its own. That
-    of a number 0 makes 0 of any gradient.
+    """d f(x, ...) = s dx + ..., the operands being x, s, ...: a slope is a graph of its own. The
+    last ones, as many as the rule says, have no slope.
     """
-    slopes = (s if is_zero(s) else times(g, s) for s in node.src[2::2])
-    return tuple(part for slope in slopes for part in (slope, None))
-
-
-def is_zero(x: UOp) -> bool:
-    """Whether it is the number 0, wherever it was moved to."""
-    number = x.below(MOVEMENT)
-    return number.op is Ops.CONST and number.arg == 0
+    end = len(node.src) - (node.arg[1] if len(node.arg) > 1 else 0)
+    slopes = (times(g, s) for s in node.src[2:end:2])
+    found = (part for slope in slopes for part in (slope, None))
+    return (*found, *(like(x, 0) for x in node.src[end:]))
 
 
 def within_gradient(node: UOp, g: UOp) -> Gradients:

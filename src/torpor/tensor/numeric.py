@@ -109,7 +109,7 @@ class Numeric(Handle):
         x, y = _pair(self, other)
         turned = sign_bit(x) ^ sign_bit(y)
         factor = choose(x.eq(0), 0.0, choose(turned, x.full_like(-1.0), 1.0))
-        return sloped(choose(turned, -x, x).detach(), (x, factor), (y, y.full_like(0)))
+        return sloped(choose(turned, -x, x).detach(), (x, factor), flat=(y,))
 
     @repeated
     def nextafter(self, other: Any) -> Tensor:
@@ -120,7 +120,7 @@ class Numeric(Handle):
         least = choose(x < y, bits.full_like(1), bits.dtype.min + 1)
         made = derive(build.bitcast, (x.eq(0).where(least, step),), x.dtype)
         made = x.eq(y).where(y, (x.isnan() | y.isnan()).where(math.nan, made)).detach()
-        return sloped(made, (x, x.ne(y)), (y, y.full_like(0)))
+        return sloped(made, (x, x.ne(y)), flat=(y,))
 
     def ldexp(self, other: Any) -> Tensor:
         """self times 2**other."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -128,14 +129,14 @@ def choose(condition: Any, yes: Any, no: Any) -> Tensor:
     return derive(_where_constant, (condition, tensor.cast(common)), constant, first)
 
 
-def sloped(value: Any, *pairs: tuple[Any, Any]) -> Tensor:
+def sloped(value: Any, *pairs: tuple[Any, Any], flat: Sequence[Any] = ()) -> Tensor:
     """The value, with the gradient s dx + … of pairs (x, s), which are broadcast: each slope is a
-    tensor with a gradient of its own.
+    tensor with a gradient of its own. It does not depend on what is `flat`.
     """
     shape = value.shape
     sides = [one.cast(value.dtype) for pair in pairs for one in pair]
     sides = [one if one.shape == shape else one.expand(*shape) for one in sides]
-    return with_rule(value, sides, "slopes")
+    return with_rule(value, [*sides, *flat], "slopes", *([len(flat)] if flat else []))
 
 
 def sign_bit(operand: Any) -> Any:
