@@ -67,11 +67,8 @@ def rematerialised(
             made += [renamed(one, fresh) for one in again]
             again = []
         made.append(renamed(item, instead))
-    return (
-        made
-        if inside_groups(made, outside, least).issuperset((*shared, *instead.values()))
-        else None
-    )
+    inside = inside_groups(made, outside, least)
+    return made if inside.issuperset((*shared, *instead.values())) else None
 
 
 def terms_reduced(item: ScheduleItem) -> int:

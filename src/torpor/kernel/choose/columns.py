@@ -20,14 +20,7 @@ from torpor.kernel.choose.vectors import attempt, attempt_all
 from torpor.kernel.cost import WAYS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import operands
-from torpor.kernel.ranges import (
-    find_loops,
-    has_known_lengths,
-    iterations,
-    kind_of,
-    number_of,
-    size_of,
-)
+from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
 
 LANES: Final = 64  # columns from which this pays
 FIRST_TIMES: Final = 2  # times what a first cache holds: less than that is not far away anyhow
@@ -61,7 +54,7 @@ def find_columns(kernel: Kernel) -> Columns | None:
     """The sums down columns that the kernel is, if its one reduction is that."""
     loops = find_loops(kernel.ast)
     outputs = axes_of_results(kernel, loops)
-    if outputs is None or not kernel.reduce_axes or not has_known_lengths(kernel.axes):
+    if outputs is None or not kernel.reduce_axes:
         return None
     found = accesses(loops)
     most = max(found, key=lambda a: footprint(a) * (not a.is_store))

@@ -119,9 +119,14 @@ class Roles(NamedTuple):
 
 
 def axes_of_results(kernel: Kernel, loops: Loops) -> list[UOp] | None:
-    """The axes of what a kernel stores that is one reduction over all its other axes, where their
-    lengths are known; None if it is anything else.
+    """The axes of what a kernel stores that is one reduction over all its other axes, where every
+    length is known; None if it is anything else.
     """
+    return axes_stored(kernel, loops) if has_known_lengths(kernel.axes) else None
+
+
+def axes_stored(kernel: Kernel, loops: Loops) -> list[UOp] | None:
+    """The same where their own lengths are known, and those of the sum may not be."""
     reductions = [n for n in loops.order if n.op is Ops.REDUCE]
     outputs = [r for r in kernel.axes if kind_of(r) in RESULTS]
     if len(reductions) != 1 or len(outputs) + len(kernel.reduce_axes) != len(kernel.axes):
@@ -136,7 +141,7 @@ def find_factors(kernel: Kernel) -> tuple[list[UOp], list[UOp]] | None:
     for any other.
     """
     loops = find_loops(kernel.ast)
-    outputs, summed = axes_of_results(kernel, loops), frozenset(kernel.reduce_axes)
+    outputs, summed = axes_stored(kernel, loops), frozenset(kernel.reduce_axes)
     values = [v for v in operands(kernel.ast) if summed <= loops.free[v]]
     return (outputs, values) if outputs is not None and len(values) == 2 else None
 

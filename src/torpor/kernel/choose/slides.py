@@ -38,14 +38,7 @@ from torpor.kernel.choose.vectors import (
 from torpor.kernel.opts.kernel import OUTPUTS, Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import direct_loads, reach
-from torpor.kernel.ranges import (
-    find_loops,
-    has_known_lengths,
-    iterations,
-    kind_of,
-    number_of,
-    size_of,
-)
+from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
 
 PRODUCTS_WRITTEN: Final = 400  # products of vectors that are written out, at most, of a tile
 ROWS_WRITTEN: Final = 256  # and of rows that are not copied, whose ends are masked
@@ -84,7 +77,7 @@ def windowed_loads(kernel: Kernel) -> Iterator[Windowed]:
     """The loads of a kernel's one reduction that windows slide over inside some loop."""
     loops = find_loops(kernel.ast)
     outputs = axes_of_results(kernel, loops)
-    if outputs is None or not kernel.target.threads or not has_known_lengths(kernel.axes):
+    if outputs is None or not kernel.target.threads:
         return
     fresh = 1 + max(number_of(r) for r in kernel.axes)
     for number, value in enumerate(direct_loads(kernel.ast)):
