@@ -11,6 +11,7 @@ import pytest
 
 import torpor
 from torpor import Tensor, nn
+from torpor.pipeline import measuring
 
 RANDOM = np.random.default_rng(0)
 INPUTS = RANDOM.standard_normal((6, 8, 4)).astype(np.float32)
@@ -245,3 +246,24 @@ def test_gradients_that_are_looked_at_before_they_are_forgotten() -> None:
     for kept in (None, Tensor([5.0, 5.0]), None, Tensor([6.0, 6.0])):
         weight.grad = kept
         assert step(Tensor([1.0])).item() == (1.0 if kept is None else 2.0)
+
+
+def test_a_result_with_a_graph_is_in_memory_already() -> None:
+    """What a jitted function gives back needs no kernel to be realised, gradient or none."""
+    weight = Tensor(TARGETS[0]).requires_grad_()
+
+    @torpor.jit
+    def loss_of(x: Tensor) -> Tensor:
+        return (x * weight).sum(0)
+
+    x = Tensor(INPUTS[0, :, :1]).realize()
+    for _ in range(4):
+        found = loss_of(x)
+    assert found.requires_grad
+    with measuring() as measured:
+        found.realize()
+        again = found + 0
+    assert not measured.runs
+    wanted = (INPUTS[0, :, :1] * TARGETS[0]).sum(0)
+    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(again.detach().numpy(), wanted, rtol=1e-5)

@@ -248,3 +248,20 @@ def test_a_mask_that_is_added_leaves_blocks_as_they_are():
     query, mask = Tensor.empty(1, 4, 1024, 64), Tensor.empty(1024, 1024)
     plain = query.scaled_dot_product_attention(query, query).schedule()
     assert len(query.scaled_dot_product_attention(query, query, mask).schedule()) == len(plain)
+
+
+@pytest.mark.parametrize("shape", [(1 << 18,), (16, 3, 80, 80), (70_001,)])
+def test_long_reductions_of_one_tensor_read_it_once(shape):
+    """Least, greatest and sums over all of a tensor, and of its products with another one."""
+    random = np.random.default_rng(0)
+    x, y = (random.standard_normal(shape, np.float32) for _ in range(2))
+    x.reshape(-1)[5] = np.inf
+    a, b = Tensor(x).realize(), Tensor(y).realize()
+    made = [a.amin(), b.sum(), (a - 1).abs().amax(), (a * b).amax(), (b * b).mean()]
+    items = made[0].schedule(*made[1:])
+    read = sum(node.arg is a._storage.base.below((Ops.RESHAPE,)).arg
+               for item in items for node in item.buffers)  # fmt: skip
+    assert read == 1 + (shape == (70_001,))  # what is left over is read by kernels of their own
+    Tensor.realize(*made)
+    wanted = [x.min(), y.sum(dtype=np.float64), np.abs(x - 1).max(), (x * y).max(), (y * y).mean()]
+    np.testing.assert_allclose([one.item() for one in made], wanted, rtol=1e-4)

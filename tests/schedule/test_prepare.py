@@ -62,3 +62,17 @@ def test_a_marker_costs_nothing():
     (item,) = kernels(build.detach(build.leaf(build.elementwise(Ops.ADD, x, x))))
     assert [n.op for n in item.ast.toposort()].count(Ops.ADD) == 1
     assert item.ast.src[0].src[1].dtype is dtypes.int32
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((16, 3, 48, 48), (0, 1, 2, 3)), ((5, 9, 31, 67), (1, 2, 3)), ((300, 301), (0, 1))],
+)
+def test_parts_of_a_crop_are_whole_rows_of_it(shape, axes):
+    wide = tuple(size + 7 for size in shape)
+    values = tensor((np.arange(np.prod(wide)) * 7 % 1013 - 500.0).reshape(wide))
+    crop = build.shrink(values, [(3, 3 + size) for size in shape])
+    root = build.reduce(crop, Ops.ADD, axes)
+    np.testing.assert_array_equal(compute([root])[0], evaluate(root))
+    found = {n.op for item in kernels(root) for n in item.ast.toposort()}
+    assert not found & {Ops.IDIV, Ops.MOD}

@@ -14,9 +14,8 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.compiled_graph import Kind
 from torpor.pipeline.reuse import Result, giving
-from torpor.tensor.differentiate import SEVERED
 from torpor.tensor.handle import Handle
-from torpor.tensor.storage import Storage
+from torpor.tensor.storage import SEVERED, Storage
 from torpor.tensor.tensor import view_of
 
 if TYPE_CHECKING:

@@ -35,10 +35,9 @@ from torpor.ir.uop import UOp
 from torpor.pipeline.command import Word
 from torpor.pipeline.compiled_graph import CompiledGraph, compiled_graph
 from torpor.tensor.computing import compute
-from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle
 from torpor.tensor.random import state_of
-from torpor.tensor.storage import Storage, buffers_of, is_buffer
+from torpor.tensor.storage import Storage, buffers_of, is_buffer, is_severed
 from torpor.tensor.tensor import steps_of
 
 DEEPEST: Final = 8  # functions that hold functions

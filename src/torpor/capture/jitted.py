@@ -32,9 +32,9 @@ from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.general import Row
 from torpor.pipeline.journal import journal, recording
 from torpor.schedule.limit import Limit, limited, megabytes
-from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
+from torpor.tensor.storage import is_severed
 from torpor.tensor.watch import active, watcher
 
 MAXIMUM_TRACES: Final = 16  # of one function; the least recently used one goes

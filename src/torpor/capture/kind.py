@@ -9,9 +9,9 @@ from torpor.base import settings
 from torpor.capture.trace import is_whole
 from torpor.capture.tracer import cut_of
 from torpor.ir.infer import JOINT, shape_of
-from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float, grad_enabled, training
+from torpor.tensor.storage import is_severed
 
 # Settings that decide what is compiled, or which device a function makes its tensors on.
 SETTINGS: Final = (

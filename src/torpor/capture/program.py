@@ -26,7 +26,7 @@ from torpor.device.words import Text
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline import beside
-from torpor.tensor.differentiate import SEVERED
+from torpor.tensor.storage import SEVERED
 from torpor.tensor.watch import active
 
 NAME: Final = "the replayer"

@@ -40,11 +40,10 @@ from torpor.ir.uop import UOp
 from torpor.pipeline.command import Prepared
 from torpor.pipeline.run import recorders
 from torpor.tensor.computing import compute
-from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.random import fresh_name, state_of
-from torpor.tensor.storage import Storage, buffers_of, is_buffer, recall
+from torpor.tensor.storage import Storage, buffers_of, is_buffer, is_severed, recall
 from torpor.tensor.watch import Watcher, active
 
 _PURE: Final = frozenset(

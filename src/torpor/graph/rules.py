@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from torpor.graph.constants import constant_rules
+from torpor.graph.copies import copy_rules
 from torpor.graph.merge import merge_rules
 from torpor.ir.ops import Ops
 from torpor.ir.pattern import PatternMatcher, UPat
@@ -29,7 +30,7 @@ def value_of_function(node: UOp) -> UOp:
 
 
 function_rules: Final = PatternMatcher([(UPat(Ops.FUNCTION, name="node"), value_of_function)])
-graph_rules: Final = function_rules + merge_rules + constant_rules
+graph_rules: Final = function_rules + merge_rules + constant_rules + copy_rules
 
 
 def simplify_graph(root: UOp) -> UOp:

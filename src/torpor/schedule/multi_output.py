@@ -9,6 +9,7 @@ same elements and do not depend on each other share a loop (`loops`).
     (x.sum(1), x.amax(1))      one loop with two accumulators
     (x.softmax(1), x.amax(1))  the largest is stored between loops over a row
     (x.sum(0), x.sum(1))       two kernels: they read x in different orders
+    (x.amin(), x.amax())       parts of both come from one pass over x
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torpor.rules.affine import is_dense, strides_of
 from torpor.rules.movement import ZERO, Indices, flat, map_indices
 from torpor.schedule import cost
 from torpor.schedule.fusion_state import FusionState
+from torpor.schedule.prepare import LONG_REDUCTION
 from torpor.schedule.reasons import NEAR, Reasons, reductions_near
 from torpor.schedule.region import ALONE, STORED, Region, Use, count
 
@@ -48,6 +50,7 @@ class MultiOutput:
         self.reducing: dict[tuple[Order, Read], list[tuple[Region, UOp, Use]]] = {}
         self.orders: dict[Shape, dict[tuple[int, ...], None]] = {}  # reduced axes by shape
         self.running: dict[tuple[Use, int, Order], list[tuple[UOp, Indices]]] = {}
+        self.has_parts = sum(map(is_part, state.order)) > 1
 
     # --- kernels that compute the value anyway ----------------------------------------------------
     def computing_kernel(self, node: UOp) -> Place | None:
@@ -103,13 +106,13 @@ class MultiOutput:
 
     # --- kernels that read the same ---------------------------------------------------------------
     def sibling_kernel(self, node: UOp) -> Place | None:
-        """For a root: a kernel that reads elements that this reads too, in the same order, so that
-        one pass over them serves both.
+        """For a root, or parts of a long reduction: a kernel that reads elements that this reads
+        too, in the same order, so that one pass over them serves both.
         """
-        if node not in self.state.roots or node.op in STORED:
+        if not is_part(node) and (node not in self.state.roots or node.op in STORED):
             return None
         level = self.state.weights.level[node]
-        places = self.along_reduction(node) if level else self.along(node)
+        places = self.along_reduction(node) if level or is_part(node) else self.along(node)
         for region, indices in places:
             readers = self.state.readers_of(node)
             first = next(iter(region.outputs))
@@ -137,7 +140,7 @@ class MultiOutput:
         """For work on reductions: where one over the same elements is, or beside other work on one
         that has this shape.
         """
-        near = reductions_near(node)
+        near = reductions_near(node.src[0] if is_part(node) else node)
         if any(self.state.weights.is_product(one) for one in near):
             return  # a product's tiles take a kernel of their own
         for own in near:
@@ -167,7 +170,7 @@ class MultiOutput:
 
     def note_reduction(self, node: UOp, use: Use) -> None:
         """A reduction has been fused into a kernel: roots may join it."""
-        if len(self.state.roots) > 1:
+        if len(self.state.roots) > 1 or self.has_parts:
             shape, axes = order_of(node)
             self.orders.setdefault(shape, {})[axes] = None
             for read in self.reads_of(node.src[0]):
@@ -200,6 +203,11 @@ class MultiOutput:
         """A reduction has loops of its own."""
         key = (use, self.state.weights.level[node], order_of(node))
         self.running[key].append((node, below))
+
+
+def is_part(node: UOp) -> bool:
+    """Whether it is what parts of a long reduction come to."""
+    return node.op is Ops.CONTIGUOUS and node.arg is not None and node.arg.reason == LONG_REDUCTION
 
 
 def with_room(known: list[Any] | None) -> list[Any]:

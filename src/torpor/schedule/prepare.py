@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from torpor.base.dtypes import dtypes
@@ -17,6 +18,7 @@ from torpor.schedule.tile_groups import SHARED_FROM
 # A reduction to few elements is cut so that the parts run in parallel. The cut depends on the shape
 # alone, so results are the same for any number of threads. The numbers are choices; one thread does
 # not gain from them (bench/results/constants.md).
+LONG_REDUCTION: Final = "long reduction"  # why its parts are stored
 SPLIT_FROM: Final = 65536  # elements a result from which a reduction is split
 SPLIT_RESULTS: Final = 64  # results below which it is
 SPLIT_PARTS: Final = 256  # most parts, unless they were longer than PART_MOST
@@ -68,6 +70,23 @@ def parts_of(length: int) -> tuple[int, int]:
     return length // size, size
 
 
+def along_axes(sizes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Neighbouring axes as axes of the parts that a reduction over them is cut into, and axes of
+    a part: whole rows, so that a place needs no division. Nothing where no cut leaves equal ones.
+    """
+    ways = []
+    for axis, size in enumerate(sizes[: len(sizes) if len(sizes) > 1 else 0]):
+        before, after = math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
+        for rows in range(max(1, -(-PART_LEAST // after)), min(size, PART_MOST // after) + 1):
+            parts = before * (size // rows)
+            if size % rows == 0 and parts >= 8:
+                ways.append((parts <= SPLIT_PARTS, -abs(parts - SPLIT_PARTS), axis, rows))
+    if not ways:
+        return (), ()
+    _, _, axis, rows = max(ways)
+    return (*sizes[:axis], sizes[axis] // rows), (rows, *sizes[axis + 1 :])
+
+
 def neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:
     """Reduced axes in groups of neighbours, as (first, one past the last)."""
     groups: list[tuple[int, int]] = []
@@ -100,22 +119,29 @@ def split_reduction(node: UOp) -> UOp | None:
     length = math.prod(sizes[start:stop])
     if length < 8 * PART_LEAST:
         return None
-    parts, size = parts_of(length)
-    flat = (*shape[:start], length, *shape[stop:])
-    value = UOp(Ops.RESHAPE, node.dtype, (apart_if_product(node.src[0]),), flat)
-    below = between(value, start, 0, parts * size)
-    below = UOp(Ops.RESHAPE, node.dtype, (below,), (*shape[:start], parts, size, *shape[stop:]))
-    others = tuple(a if a < start else a + 1 - (stop - start) for a in axes)
-    others = tuple(a for n, a in zip(axes, others, strict=True) if not start <= n < stop)
-    inner = tuple(sorted((*(a if a < start else a + 1 for a in others), start + 1)))
-    first = UOp(Ops.REDUCE_AXIS, node.dtype, (below,), (op, inner))
-    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), Stored("long reduction"))
-    second = UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (op, (start,)))
+    value = apart_if_product(node.src[0])
+    outer, inner = along_axes(sizes[start:stop])
+    below, ahead = value, value
+    if not outer:
+        parts, size = parts_of(length)
+        outer, inner = (parts,), (size,)
+        flat = (*shape[:start], length, *shape[stop:])
+        ahead = UOp(Ops.RESHAPE, node.dtype, (value,), flat)
+        below = between(ahead, start, 0, parts * size)
+    cut = (*shape[:start], *outer, *inner, *shape[stop:])
+    below = UOp(Ops.RESHAPE, node.dtype, (below,), cut)
+    others = [a for a in axes if not start <= a < stop]
+    more, first_inner = len(cut) - len(shape), start + len(outer)
+    within = {a + more * (a > start) for a in others} | {first_inner + n for n in range(len(inner))}
+    first = UOp(Ops.REDUCE_AXIS, node.dtype, (below,), (op, tuple(sorted(within))))
+    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), Stored(LONG_REDUCTION))
+    second = UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (op, tuple(range(start, first_inner))))
     made = UOp(Ops.RESHAPE, node.dtype, (second,), shape_of(node))
-    if parts * size == length:
+    if ahead is value or parts * size == length:
         return made
-    rest = between(value, start, parts * size, length)
-    rest = UOp(Ops.REDUCE_AXIS, node.dtype, (rest,), (op, tuple(sorted((*others, start)))))
+    rest = between(ahead, start, parts * size, length)
+    left = {a + (start + 1 - stop) * (a > start) for a in others} | {start}
+    rest = UOp(Ops.REDUCE_AXIS, node.dtype, (rest,), (op, tuple(sorted(left))))
     return made.alu(op, UOp(Ops.RESHAPE, node.dtype, (rest,), shape_of(node)))
 
 
@@ -129,7 +155,7 @@ def rows_first(node: UOp) -> UOp | None:
     if math.prod(largest(shape[axis]) for axis in known) < ROW_LEAST:
         return None
     first = UOp(Ops.REDUCE_AXIS, node.dtype, node.src, (op, known))
-    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), Stored("long reduction"))
+    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), Stored(LONG_REDUCTION))
     rest = tuple(axis for axis in axes if axis not in known)
     return UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (op, rest))
 

@@ -20,7 +20,7 @@ from torpor.tensor.mode import anomaly, grad_enabled, set_grad_enabled
 from torpor.tensor.path import Step
 from torpor.tensor.pending import note_detached, note_gradients, wait
 from torpor.tensor.spelling import spelled
-from torpor.tensor.storage import reads_computed, sources_lost
+from torpor.tensor.storage import SEVERED, reads_computed, sources_lost
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
@@ -34,12 +34,6 @@ _spent: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDicti
 # By leaf: what is called with it after something was added to its gradient.
 accumulated: Final[dict[int, list[Callable[[Any], Any]]]] = {}
 _RESTING: Final = "resting"  # a leaf that has let go of requiring a gradient
-SEVERED: Final = -1  # identity of LEAF nodes whose graph is gone: results of a jitted function
-
-
-def is_severed(node: UOp) -> bool:
-    """Whether the node is a value whose graph is gone."""
-    return node.op is Ops.LEAF and node.arg == SEVERED
 
 
 def forget_gradients(leaves: Iterable[Handle]) -> None:

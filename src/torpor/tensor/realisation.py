@@ -37,6 +37,7 @@ from torpor.tensor.storage import (
     age_of,
     is_buffer,
     is_settled,
+    note_results,
     reads_memory,
     recall,
     settle,
@@ -117,6 +118,7 @@ def realize(*tensors: Handle) -> None:
     for tensor in tensors:
         _cut_loose(tensor)
     storages = [tensor._storage for tensor in tensors]
+    note_results(storages)
     waiting = [(s, s.base) for s in storages if recall(s.base) is None and not is_buffer(s.base)]
     values = compute_all([(node, storage.device) for storage, node in waiting]) if waiting else ()
     for (storage, node), value in zip(waiting, values, strict=True):

@@ -84,6 +84,14 @@ def is_buffer(node: UOp) -> bool:
     return op is _BUFFER or (op is _RESHAPE and node.src[0].op is _BUFFER)
 
 
+SEVERED: Final = -1  # identity of LEAF nodes whose graph is gone: results of a jitted function
+
+
+def is_severed(node: UOp) -> bool:
+    """Whether the node is a value whose graph is gone."""
+    return node.op is Ops.LEAF and node.arg == SEVERED
+
+
 def buffers_of(node: UOp) -> tuple[Buffer, ...]:
     """The memory of a node for which `is_buffer` holds, one buffer on each of its devices."""
     if node.op is _MULTI:
@@ -123,6 +131,14 @@ def remember(node: UOp, value: UOp, age: int = 0) -> None:
     """
     if not is_noted(node, value) and node is not value and reads_memory(node):
         note(node, value, age)
+
+
+def note_results(storages: Sequence[Storage]) -> None:
+    """Note that results of a jitted function whose graphs are gone lie in memory."""
+    for storage in storages:
+        node = storage.base
+        if is_severed(node) and is_buffer(node.src[0]):
+            remember(node, node.src[0])
 
 
 def settle(node: UOp, value: UOp, age: int, holder: Storage | None = None) -> None:

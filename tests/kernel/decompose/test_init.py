@@ -29,6 +29,18 @@ def test_only_basic_operations_of_the_targets_formats_are_left(op, target):
         assert not {n.dtype.name for n in root.toposort()} & missing
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_magnitude_takes_no_comparison(target):
+    x = variable(dtypes.float32)
+    root = x.alu(Ops.MAX, x * -1.0) + 0.0
+    made = graph_rewrite(root, rules_for(get_target(target)))
+    assert not {n.op for n in made.toposort()} & {Ops.MAX, Ops.CMPLT, Ops.WHERE}
+    values = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan, -1e-40], np.float32)
+    found = evaluate(made, x=values)
+    np.testing.assert_array_equal(found, np.abs(values))
+    assert not np.signbit(found[:2]).any()
+
+
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64])
 @pytest.mark.parametrize("op", FUNCTIONS)
 def test_vectors_are_computed_as_scalars_are(op, dtype):

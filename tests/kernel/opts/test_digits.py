@@ -1,4 +1,4 @@
-"""Axes are cut where positions divide them, and only in sums of products."""
+"""Axes are cut where positions divide them: in sums of products, and in long rows of a view."""
 
 import numpy as np
 import pytest
@@ -33,6 +33,18 @@ def test_other_kernels_stay_as_they_are():
     for result in (scaled(4) + 1, Tensor.empty(8, 12).sum(), Tensor.empty(8, 8) @ Tensor.empty(8)):
         (item,) = result.schedule()
         assert cut_axes(item.ast) is item.ast
+
+
+@pytest.mark.parametrize("way", ["sum", "var", "mean", "argmax"])
+def test_rows_of_a_crop_that_is_flattened(way):
+    """The positions of a flattened crop are of no one stride: its rows are loops of their own."""
+    x = np.random.default_rng(0).standard_normal((3, 30, 50), np.float32)
+    crop = Tensor(x).realize()[:, 3:27, 5:45].flatten(1)
+    found = getattr(crop, way)(1)
+    assert any({24, 40} <= {*reduce_sizes(normalise(i.ast))} for i in found.schedule())
+    flat = x[:, 3:27, 5:45].reshape(3, -1)
+    wanted = flat.var(1, ddof=1) if way == "var" else getattr(flat, way)(1)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_three_digits():

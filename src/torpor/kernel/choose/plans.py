@@ -154,8 +154,10 @@ def add(found: dict[Plan, float], plans: Iterable[Plan], at: Setting) -> None:
 
 
 def quickest(found: dict[Plan, float]) -> list[Plan]:
-    """Some plans that are near the best."""
-    return nsmallest(REFINED, found, key=found.__getitem__)
+    """Some plans that are near the best: of those alike but for how deep their blocks are, one."""
+    order = sorted(found, key=found.__getitem__, reverse=True)
+    alike = {plan._replace(depth=(1,) if plan.depth else ()): plan for plan in order}
+    return nsmallest(REFINED, alike.values(), key=found.__getitem__)
 
 
 def kind_of_plan(plan: Plan) -> tuple[bool, ...]:
@@ -245,23 +247,22 @@ def has_loop(plan: Plan) -> bool:
 
 
 def depths(plan: Plan, at: Setting) -> Iterator[Plan]:
-    """Whole sums, and blocks of those of known length, for a panel of which there is room."""
+    """Whole sums, and blocks of those of known length: of as many steps as a panel has room for;
+    and, where matrices are multiplied, or sums go on from row to row, of half and a quarter of
+    these, whose rows lie in fewer pages. What lies along the sum is packed in long runs.
+    """
     yield plan
-    if not has_known_lengths(plan.roles.sums):
+    sums = plan.roles.sums
+    if not has_known_lengths(sums):
         return
+    words = 1 if at.fragment is None else at.fragment.words
     most = min(DEPTH, packed_room(at) // (plan.roles.lead.value.dtype.itemsize * plan.tile.panel))
-    if at.fragment is not None:
-        yield from deep_matrices(plan, at.fragment, at, most)
-    elif 0 < most < iterations(plan.roles.sums):
-        yield plan._replace(depth=depth_of(plan.roles, most))
-
-
-def deep_matrices(plan: Plan, one: Fragment, at: Setting, most: int) -> Iterator[Plan]:
-    """Blocks of the sum of whole matrices."""
-    seen = {iterations(plan.roles.sums)}
-    for steps in (most, most // 2, most // 4):
-        depth = depth_of(plan.roles, steps // one.words, {at.words: one.words})
-        if prod(depth) not in seen and prod(depth) <= most:
+    seen = {iterations(sums)}
+    in_runs = plan.roles.lead.stride(sums[-1]) == 1
+    shallow = at.fragment is not None or (len(sums) > 1 and not in_runs)
+    for steps in (most, most // 2, most // 4)[: 3 if shallow else 1]:
+        depth = depth_of(plan.roles, steps // words, {at.words: words})
+        if prod(depth) not in seen and prod(depth) <= steps:
             seen.add(prod(depth))
             yield plan._replace(depth=depth)
 

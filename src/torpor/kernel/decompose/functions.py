@@ -15,6 +15,7 @@ from torpor.kernel.decompose import (
     trigonometric,
 )
 from torpor.kernel.decompose.small_floats import compute_in_single
+from torpor.kernel.decompose.words import magnitude
 
 _FLOATS: Final = (dtypes.float32, dtypes.float64)
 
@@ -33,10 +34,18 @@ def decompose_power(x: UOp, y: UOp) -> UOp:
     return power.power(x, y) if short is None else short
 
 
+def decompose_absolute(x: UOp, negative: UOp, zero: UOp) -> UOp | None:
+    """max(x, -x) + 0 = |x|, without its sign bit; NaN stays."""
+    same, sign = negative.src
+    known = same is x and _uniform_number(sign) == -1 and _uniform_number(zero) == 0
+    return magnitude(x) if known else None
+
+
 def _unary(op: Ops) -> UPat:
     return UPat(op, _FLOATS, (UPat.var("x"),))
 
 
+_LARGER: Final = UPat(Ops.MAX, None, (UPat.var("x"), UPat(Ops.MUL, name="negative")))
 FUNCTION_RULES: Final = PatternMatcher([
     (UPat(TRANSCENDENTAL | {Ops.MOD}, SMALL_FLOATS, name="node"), compute_in_single),
     (_unary(Ops.EXP), exponential.exp),
@@ -48,6 +57,7 @@ FUNCTION_RULES: Final = PatternMatcher([
     (_unary(Ops.SIN), trigonometric.sin),
     (_unary(Ops.COS), trigonometric.cos),
     (UPat(Ops.POW, _FLOATS, (UPat.var("x"), UPat.var("y"))), decompose_power),
+    (UPat(Ops.ADD, _FLOATS, (_LARGER, UPat.var("zero"))), decompose_absolute),
 ])  # fmt: skip
 
 REMAINDER_RULES: Final = PatternMatcher([

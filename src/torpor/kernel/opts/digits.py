@@ -14,14 +14,17 @@ from torpor.ir.uop import UOp
 from torpor.kernel.ranges import Changes, closed_by, kind_of, number_of, replace_ranges, size_of
 
 MOST: Final = 4  # digits of an axis: more loops than that are no blocks
+ROW: Final = 16  # places of a row from which a loop of its own is worth it: a line of memory
 
 
 def cut_axes(ast: UOp) -> UOp:
-    """The same kernel with every axis of a summed product, and every axis of groups of results, cut
-    into the digits that its positions take apart. Their numbers leave room: they are not yet
-    renumbered.
+    """The same kernel with every axis of a summed product, every axis of groups of results, and
+    every reduced axis of long enough rows cut into the digits that its positions take apart. Their
+    numbers leave room: they are not yet renumbered.
     """
-    found = {one: units_of(ast, one) for one in (*summed_products(ast), *grouped_axes(ast))}
+    found = {one: units_of(ast, one) for one in reduced_axes(ast)}
+    found = {one: units for one, units in found.items() if units and units[0] >= ROW}
+    found |= {one: units_of(ast, one) for one in (*summed_products(ast), *grouped_axes(ast))}
     if not any(found.values()):
         return ast
     changes: Changes = {}
@@ -34,6 +37,11 @@ def cut_axes(ast: UOp) -> UOp:
             position = digit * unit + position
         changes[one] = position, made
     return replace_ranges(ast, changes).simplify()
+
+
+def reduced_axes(ast: UOp) -> list[UOp]:
+    """The reduce axes."""
+    return [r for r in ast.ranges() if kind_of(r) is AxisType.REDUCE]
 
 
 def summed_products(ast: UOp) -> list[UOp]:
