@@ -477,6 +477,7 @@ KERNEL: Final = having(Trait.KERNEL)
 UNARY: Final = frozenset(op for op in ALU if ROWS[op].arity == 1)
 BINARY: Final = frozenset(op for op in ALU if ROWS[op].arity == 2)
 STREAMED: Final = "streamed"  # arg of a STORE
+RARE: Final = "rare"  # arg of a WHERE whose condition seldom holds
 # Functions that a target may lack and that `kernel/decompose` then writes out.
 TRANSCENDENTAL: Final = frozenset({
     Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.POW,

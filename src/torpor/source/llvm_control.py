@@ -59,8 +59,19 @@ def close_loop(function: Function, node: UOp) -> None:
     body.label(f"done_{name}")
 
 
+def in_lanes(function: Function, operation: str, condition: UOp) -> str:
+    """Whether a condition holds in all lanes ("and"), or in some ("or")."""
+    name = f"llvm.vector.reduce.{operation}.{mangled(condition.dtype)}"
+    given = type_of(condition.dtype), function.names[condition]
+    return function.body.value("alu", function.body.call(name, "i1", given))
+
+
 def open_condition(function: Function, node: UOp) -> None:
-    function.ends[node] = (function.branch(function.names[node.src[0]], "then"),)
+    condition = node.src[0]
+    holds = function.names[condition]
+    if condition.dtype.count > 1:
+        holds = in_lanes(function, "or", condition)
+    function.ends[node] = (function.branch(holds, "then"),)
 
 
 def close_condition(function: Function, node: UOp) -> None:
@@ -73,9 +84,7 @@ def check(function: Function, node: UOp) -> None:
     function.names[node] = function.names[value]
     holds = function.names[condition]
     if condition.dtype.count > 1:
-        name = f"llvm.vector.reduce.and.{mangled(condition.dtype)}"
-        kind = type_of(condition.dtype)
-        holds = function.body.value("alu", function.body.call(name, "i1", (kind, holds)))
+        holds = in_lanes(function, "and", condition)
     body, label = function.body, function.body.names.numbered("fail")
     body.line(f"br i1 {holds}, label %after_{label}, label %{label}, !prof !0")
     body.label(label)

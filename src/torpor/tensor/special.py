@@ -172,7 +172,7 @@ class Special(Handle):
         part = log / 2 + 2 / (math.pi * 0.147)
         guess = ((part * part - log / 0.147).sqrt() - part).sqrt()
         small = less < 0.5
-        for _ in range(3):
+        for _ in range(3 if x.dtype.itemsize > 4 else 2):
             apart = small.where(guess.erf() - less, 1 - less - _erfc(guess))
             step = apart / _bell(guess)
             guess = guess - step / (guess * step + 1)

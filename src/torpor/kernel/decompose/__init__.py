@@ -17,10 +17,16 @@ from torpor.kernel.decompose.conversions import (
     SHIFT_RULES,
 )
 from torpor.kernel.decompose.dots import dot_rules
-from torpor.kernel.decompose.functions import FUNCTION_RULES, REMAINDER_RULES, WIDE_REMAINDER_RULES
+from torpor.kernel.decompose.functions import (
+    BRANCH_RULES,
+    FUNCTION_RULES,
+    REMAINDER_RULES,
+    WIDE_REMAINDER_RULES,
+)
 from torpor.kernel.decompose.integers import in_words
 from torpor.kernel.decompose.small_floats import small_float_rules
 
+_BRANCHING = ("cpu",)  # targets that ask once whether a condition holds in some lane of a vector
 _SATURATING = ("cpu", "python")  # targets whose conversion of floats to integers saturates
 
 
@@ -30,6 +36,7 @@ def rules_for(target: Target) -> PatternMatcher:
     small = tuple(d for d in SMALL_FLOATS if d.name in target.missing)
     native = tuple(d for d in small if d.name in target.converts)
     rules = small_float_rules(small, native) if small else PatternMatcher([])
+    rules = rules + BRANCH_RULES if target.name in _BRANCHING else rules
     rules = rules + dot_rules(target) + FUNCTION_RULES + SHIFT_RULES + BOOL_RULES
     if "float64" not in target.missing:
         rules += WIDE_REMAINDER_RULES

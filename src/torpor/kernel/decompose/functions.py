@@ -60,6 +60,12 @@ FUNCTION_RULES: Final = PatternMatcher([
     (UPat(Ops.ADD, _FLOATS, (_LARGER, UPat.var("zero"))), decompose_absolute),
 ])  # fmt: skip
 
+# Where what is rare may have a branch of its own.
+BRANCH_RULES: Final = PatternMatcher([
+    (UPat(Ops.SIN, dtypes.float32, (UPat.var("x"),)), trigonometric.sin_by_branches),
+    (UPat(Ops.COS, dtypes.float32, (UPat.var("x"),)), trigonometric.cos_by_branches),
+])  # fmt: skip
+
 REMAINDER_RULES: Final = PatternMatcher([
     (UPat(Ops.MOD, _FLOATS, (UPat.var("x"), UPat.var("y"))), remainder.remainder),
 ])  # fmt: skip

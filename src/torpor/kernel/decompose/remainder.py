@@ -12,6 +12,7 @@ from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, UOp
+from torpor.ir.ops import RARE
 from torpor.kernel.decompose.words import (
     Format,
     format_of,
@@ -42,11 +43,14 @@ def _nearest(r: UOp, d: UOp) -> UOp:
 def _remainder_wide(a: UOp, b: UOp) -> UOp:
     """`a - n*b` with |result| <= |b|/2, exact, for float32 a and b >= 0, by way of float64."""
     double = vector_of(dtypes.float64, a)
-    rest, divisor = a.cast(double), b.cast(double)
-    for step in reversed(range(WIDE_STEPS)):
+    whole, divisor = a.cast(double), b.cast(double)
+    rest = whole
+    for step in reversed(range(1, WIDE_STEPS)):
         scaled = divisor * 2.0 ** (WIDE_DIGIT * step)
         rest = rest - _nearest(rest, scaled) * scaled
-    return rest.cast(a.dtype)
+    far = divisor * 2.0**WIDE_DIGIT < whole
+    rest = UOp(Ops.WHERE, double, (far, rest, whole), RARE)
+    return (rest - _nearest(rest, divisor) * divisor).cast(a.dtype)
 
 
 def _parts(x: UOp) -> tuple[UOp, UOp]:

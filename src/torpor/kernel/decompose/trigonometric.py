@@ -4,8 +4,8 @@ quarter turn with all its digits.
 The method is that of M. Payne and R. Hanek ("Radian Reduction for Trigonometric Functions", 1983):
 x = m * 2**k with an integer m, and of the digits of 1/(2*pi) only a window matters, since digits
 before it multiply m to whole turns. The window is picked by shifts and selections, so that every
-lane of a vector does the same; one path serves all sizes, which in branch-free code is cheaper than
-a second one for small arguments.
+lane of a vector does the same. Where a kernel may branch, only float32 angles beyond `NEAR` go that
+way; else one path serves all sizes, which in branch-free code is cheaper than two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import math
 from typing import Final
 
 from torpor.base.dtypes import dtypes
-from torpor.ir import UOp
+from torpor.ir import Ops, UOp
+from torpor.ir.ops import RARE
 from torpor.kernel.decompose import coefficients as table
 from torpor.kernel.decompose.pairs import add, product_of_words
 from torpor.kernel.decompose.words import (
@@ -24,6 +25,7 @@ from torpor.kernel.decompose.words import (
     fast_two_sum,
     format_of,
     magnitude,
+    nearest_integer,
     polynomial,
     sign_bit,
     small_integer_to_float,
@@ -33,6 +35,9 @@ from torpor.kernel.decompose.words import (
 )
 
 LIMB: Final = 32
+NEAR: Final = 2.0**21  # angles of fewer quarters: with the upper part of pi/2 they have 52 bits
+UPPER_HALF_PI: Final = 0x6487ED51 / 2**30  # 31 bits of it
+LOWER_HALF_PI: Final = 6.077100506506192e-11  # pi/2 less that
 _WINDOW: Final = {32: 3, 64: 6}  # limbs of 1/(2*pi) that are multiplied
 _POSITIONS: Final = {32: 129, 64: 1025}  # exponents from 1/2 on
 
@@ -147,6 +152,20 @@ def _times_half_pi(parts: list[UOp]) -> tuple[UOp, UOp]:
     return fast_two_sum(top * top_pi, rest)
 
 
+def reduce_near_angle(size: UOp) -> tuple[UOp, UOp, UOp]:
+    """As `reduce_angle`, of a float32 0 <= x < `NEAR`, by way of float64: the quarters are so few
+    that their product with the upper part of pi/2 is exact, and so is the difference.
+
+    W. J. Cody and W. Waite, "Software Manual for the Elementary Functions" (1980).
+    """
+    double = vector_of(dtypes.float64, size)
+    wide = size.cast(double)
+    whole, quarter = nearest_integer(wide * (2 / math.pi))
+    rest = (wide - whole * UPPER_HALF_PI) - whole * LOWER_HALF_PI
+    high = rest.cast(size.dtype)
+    return high, (rest - high.cast(double)).cast(size.dtype), _narrow(quarter)
+
+
 def reduce_angle(x: UOp) -> tuple[UOp, UOp, UOp]:
     """(high, low, quarter): |x| = quarter*pi/2 + high + low, |high| <= pi/4; quarter is uint32.
 
@@ -173,6 +192,15 @@ def reduce_angle(x: UOp) -> tuple[UOp, UOp, UOp]:
     )
 
 
+def reduce_by_branches(x: UOp) -> tuple[UOp, UOp, UOp]:
+    """As `reduce_angle`, of a float32; large angles, which are rare, have a branch of their own."""
+    size = magnitude(x)
+    far = x.const_like(NEAR) < size
+    ways = zip(reduce_angle(x), reduce_near_angle(size), strict=True)
+    high, low, quarter = (UOp(Ops.WHERE, a.dtype, (far, a, b), RARE) for a, b in ways)
+    return high, low, quarter
+
+
 def _near_zero(high: UOp, low: UOp) -> tuple[UOp, UOp]:
     """(sin, cos) of high + low for |high| <= pi/4, `low` at most half an ulp of it."""
     single = format_of(high) is SINGLE
@@ -197,11 +225,27 @@ def _select(x: UOp, quarter: UOp, sine: UOp, cosine: UOp) -> UOp:
 
 def sin(x: UOp) -> UOp:
     """`sin x = +-sin r or +-cos r` with r = x - n*pi/2: 1 ulp (float64: 2)."""
-    high, low, quarter = reduce_angle(x)
-    return with_sign(_select(x, quarter, *_near_zero(high, low)), sign_bit(x))
+    return _sine(x, *reduce_angle(x))
 
 
 def cos(x: UOp) -> UOp:
     """`cos x = sin(|x| + pi/2)`: 1 ulp (float64: 2)."""
-    high, low, quarter = reduce_angle(x)
+    return _cosine(x, *reduce_angle(x))
+
+
+def sin_by_branches(x: UOp) -> UOp:
+    """As `sin`, of a float32."""
+    return _sine(x, *reduce_by_branches(x))
+
+
+def cos_by_branches(x: UOp) -> UOp:
+    """As `cos`, of a float32."""
+    return _cosine(x, *reduce_by_branches(x))
+
+
+def _sine(x: UOp, high: UOp, low: UOp, quarter: UOp) -> UOp:
+    return with_sign(_select(x, quarter, *_near_zero(high, low)), sign_bit(x))
+
+
+def _cosine(x: UOp, high: UOp, low: UOp, quarter: UOp) -> UOp:
     return _select(x, quarter + 1, *_near_zero(high, low))

@@ -13,7 +13,7 @@ from itertools import takewhile, zip_longest
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
-from torpor.ir.ops import Ops, identity
+from torpor.ir.ops import ALU, RARE, Ops, identity
 from torpor.ir.uop import UOp
 from torpor.kernel.ranges import Loops, closed_by, find_loops, nesting, values_of
 
@@ -32,6 +32,22 @@ class _Block:
     needs: dict[UOp, None] = field(default_factory=dict)  # nodes of outer blocks used inside
 
 
+@dataclass(eq=False)
+class _Branch:
+    """WHEREs of one block whose condition seldom holds, and what only their first values need: it
+    is computed where the condition holds in some lane.
+    """
+
+    choices: list[UOp]
+    nodes: list[UOp]
+
+    def needs(self) -> list[UOp]:
+        """What must have been computed before."""
+        inside = {*self.nodes, *self.choices}
+        used = [s for node in (*self.nodes, *self.choices) for s in node.src]
+        return [s for s in dict.fromkeys(used) if s not in inside]
+
+
 class _Lineariser:
     def __init__(self, root: UOp):
         self.root = root
@@ -42,6 +58,7 @@ class _Lineariser:
         self.home: dict[UOp, _Block] = {}
         self.accumulators: dict[UOp, UOp] = {}
         self.results: dict[UOp, UOp] = {}
+        self.branches: dict[UOp, _Branch] = {}
         self.lines: list[UOp] = []
         self.value_of: dict[UOp, UOp] = {}
 
@@ -68,6 +85,7 @@ class _Lineariser:
                 inner.updates.append(node)
             elif node.op is Ops.SCAN:
                 block.scans.append(node)
+        self.find_branches()
         self.find_needs()
         self.emit_constants()
         self.emit(self.top)
@@ -100,6 +118,45 @@ class _Lineariser:
             shared = sum(1 for _ in takewhile(lambda p: p[0] is p[1], both))
             for depth in range(shared + 1, len(nest) + 1):
                 self.block(nest[:depth]).needs[effect] = None
+
+    def find_branches(self) -> None:
+        """What is only needed for values that are seldom chosen."""
+        rare = [n for n in self.loops.order if n.op is Ops.WHERE and n.arg == RARE]
+        if not rare:
+            return
+        places = {node: number for number, node in enumerate(self.loops.order)}
+        users: dict[UOp, list[UOp]] = {}
+        for node in places:
+            for source in node.src:
+                users.setdefault(source, []).append(node)
+        groups: dict[tuple[UOp, _Block], list[UOp]] = {}
+        for node in rare:
+            groups.setdefault((node.src[0], self.home[node]), []).append(node)
+        for (condition, block), choices in groups.items():
+            before = UOp.sink(condition, *(c.src[2] for c in choices)).toposort()
+            apart = not before.keys().isdisjoint(choices)
+            for some in [[one] for one in choices] if apart else [choices]:
+                branch = _Branch(some, self.only_for(some, block, users, places))
+                self.branches.update(dict.fromkeys(some, branch))
+
+    def only_for(
+        self, choices: list[UOp], block: _Block, users: dict[UOp, list[UOp]], places: dict[UOp, int]
+    ) -> list[UOp]:
+        """The arithmetic of a block, in order, that nothing but the first values of these WHEREs
+        needs. `users`: of each node; `places`: its number in the order of all.
+        """
+        firsts, others = ({c.src[place] for c in choices} for place in (1, 2))
+
+        def is_here(node: UOp) -> bool:
+            return node.op in ARITHMETIC and self.home[node] is block
+
+        below = {n for one in firsts for n in one.toposort(is_here) if is_here(n)}
+        inside: set[UOp] = set()
+        for node in sorted(below - others, key=places.__getitem__, reverse=True):
+            apart = [one for one in users[node] if one not in inside]
+            if not apart or (node in firsts and all(one in choices for one in apart)):
+                inside.add(node)
+        return sorted(inside - {choices[0].src[0]}, key=places.__getitem__)
 
     # --- emission ---------------------------------------------------------------------------------
     def emit(self, block: _Block) -> None:
@@ -143,6 +200,8 @@ class _Lineariser:
         if item.op is Ops.REDUCE:
             inner = self.loops.nest_of(self.loops.free[item] | frozenset(closed_by(item)))
             return [self.block(inner[: len(block.nest) + 1])]
+        if item in self.branches:
+            return self.local(self.branches[item].needs(), block)
         if item.op is Ops.BARRIER:
             return [n for s in item.src for n in self.before(s, block)]
         return self.local(item.src, block)
@@ -219,6 +278,9 @@ class _Lineariser:
         if node.op is Ops.SCAN:
             self.value_of[node] = self.advance(node)
             return
+        if node in self.branches:
+            self.branch(self.branches[node])
+            return
         if node.op is Ops.REDUCE:
             register = self.accumulators[node]
             outer = min(closed_by(node), key=nesting)
@@ -228,6 +290,25 @@ class _Lineariser:
         self.value_of[node] = made
         if node.op not in (Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL):
             self.lines.append(made)
+
+    def branch(self, branch: _Branch) -> None:
+        """Registers of values that are mostly chosen, and others put there under a condition."""
+        for node in branch.choices:
+            self.accumulate(node, self.rebuilt(node.src[2]))
+        opened = UOp(Ops.IF, dtypes.void, (self.rebuilt(branch.choices[0].src[0]),))
+        self.lines.append(opened)
+        for node in (*branch.nodes, *branch.choices):
+            self.value_of[node] = self.rebuilt_of(node)
+            self.lines.append(self.value_of[node])
+        for node in branch.choices:
+            register = self.accumulators[node]
+            self.lines.append(UOp(Ops.STORE, dtypes.void, (register, self.value_of[node])))
+        closed = UOp(Ops.ENDIF, dtypes.void, (opened,))
+        self.lines.append(closed)
+        for node in branch.choices:
+            register = self.accumulators[node]
+            self.value_of[node] = UOp(Ops.LOAD, node.dtype, (register, closed))
+            self.lines.append(self.value_of[node])
 
     def rebuilt_of(self, node: UOp) -> UOp:
         source = tuple(self.rebuilt(s) for s in node.src)
@@ -293,6 +374,7 @@ def by_shared_operand(terms: list[tuple[UOp, UOp]]) -> list[tuple[UOp, UOp]]:
     return [term for group in groups.values() for term in group]
 
 
+ARITHMETIC = ALU | {Ops.VECTORIZE, Ops.GEP}
 _DECLARED = (Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL)
 
 
