@@ -152,6 +152,7 @@ _NAMES: Final = {
     "torpor.tensor.seeding": "initial_seed seed",
     "torpor.tensor.signal_windows": "bartlett_window blackman_window hamming_window hann_window "
     "kaiser_window",
+    "torpor.tensor.size": "Size",
     "torpor.tensor.statistics": "gradient",
     "torpor.tensor.text": "set_printoptions",
     "torpor.tensor.transforms": "hessian jacfwd jacrev jvp vjp vmap",
@@ -310,7 +311,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-Size: Final[type] = tuple  # what shapes are
 newaxis: Final = None
 # What PyTorch calls ways of lying in memory: functions take them, and no value depends on them.
 strided, contiguous_format, preserve_format, channels_last, channels_last_3d = _MEMORY = (
@@ -318,7 +318,7 @@ strided, contiguous_format, preserve_format, channels_last, channels_last_3d = _
 )  # fmt: skip
 
 _PUBLIC: Final = [name for name in PLACES if not name.startswith("_")]
-__all__ = ["Size", "newaxis", *_MEMORY, *_PUBLIC, *FUNCTIONS, *MAKERS, *DTYPES]
+__all__ = ["newaxis", *_MEMORY, *_PUBLIC, *FUNCTIONS, *MAKERS, *DTYPES]
 
 
 if {"VIZ", "TORPOR_VIZ"} & os.environ.keys():  # an error on the way to the first kernel is told

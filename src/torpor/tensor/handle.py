@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from torpor.base.dtypes import DType, Scalar, dtypes
-from torpor.base.errors import DeviceError, DTypeError, OutOfBoundsError, TorporError
+from torpor.base.errors import DeviceError, DTypeError, TorporError
 from torpor.base.promotion import promote, weak_dtype
 from torpor.base.site import Site, decode, here
 from torpor.device import named
@@ -24,6 +24,7 @@ from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.path import FORWARD, Step, detached, extended, forward
+from torpor.tensor.size import Size
 from torpor.tensor.storage import DEEP, Storage, note_made
 from torpor.tensor.watch import Traced, active, told, watcher
 
@@ -37,26 +38,6 @@ _CACHED_CONSTANTS: Final = 4096
 # Start and stop along each axis, the lengths between, and those of the axes that are left.
 Box = tuple[tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]]
 _constants: dict[tuple[bytes | Scalar, type, DType, Shape], UOp] = {}
-
-
-class Size(int):
-    """The number of elements: an `int` that can also be called, as in PyTorch."""
-
-    shape: tuple[Any, ...]
-
-    def __new__(cls, shape: tuple[Any, ...], count: int) -> Size:
-        made = super().__new__(cls, count)
-        made.shape = shape
-        return made
-
-    def __call__(self, dim: int | None = None) -> Any:
-        """The shape, or the length of axis `dim`."""
-        if dim is None:
-            return self.shape
-        count = len(self.shape)
-        if not -count <= dim < count:
-            raise OutOfBoundsError(f"axis {dim} does not exist in a tensor of {count} axes")
-        return self.shape[dim]
 
 
 class Handle:
@@ -125,12 +106,12 @@ class Handle:
         return path.requires
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> Size:
         """The lengths of its axes: integers, or nodes where they are symbolic."""
         if active:
-            return told(shape_of(self._current()))
+            return Size(told(shape_of(self._current())))
         node = self._node if self._stamp == self._storage.stamp else self._current()
-        return shape_of(node)
+        return Size(shape_of(node))
 
     @property
     def ndim(self) -> int:
