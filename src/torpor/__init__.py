@@ -143,7 +143,7 @@ _NAMES: Final = {
     "torpor.tensor.linalg": "chain_matmul",
     "torpor.tensor.low_rank": "lobpcg pca_lowrank svd_lowrank",
     "torpor.tensor.masked": "segment_reduce",
-    "torpor.tensor.memory": "empty_strided frombuffer",
+    "torpor.tensor.memory": "asarray empty_permuted empty_strided frombuffer",
     "torpor.tensor.mode": "get_default_device inference_mode is_anomaly_enabled "
     "set_default_device set_grad_enabled",
     "torpor.tensor.namespace": "where",
@@ -160,7 +160,6 @@ _NAMES: Final = {
 PLACES: Final[dict[str, tuple[str, str | None]]] = {
     **{name: (module, name) for module, names in _NAMES.items() for name in names.split()},
     "accelerator": ("torpor.tensor.cuda", None),
-    "asarray": ("torpor.tensor", "as_tensor"),
     "random": ("torpor.tensor.seeding", None),
     "special": ("torpor.tensor.special_names", None),
     "TinyJit": ("torpor.capture", "jit"),

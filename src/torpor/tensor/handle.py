@@ -6,6 +6,7 @@ anew only when its storage has changed.
 
 from __future__ import annotations
 
+import math
 import struct
 import weakref
 from collections.abc import Callable, Sequence
@@ -324,10 +325,15 @@ def number_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
     return build.constant(value, dtype, shape)
 
 
+def _holds(dtype: DType, value: int) -> bool:
+    """Whether the format holds the number, or is none of whole numbers."""
+    whole = dtype.is_int or dtype.kind == "packed"
+    return not whole or dtype.min <= value <= dtype.max
+
+
 def check_fits(value: Scalar, dtype: DType) -> None:
     """A Python integer that the tensor's format cannot hold is an error, not a surprise."""
-    whole = dtype.is_int or dtype.kind == "packed"
-    if type(value) is int and whole and not dtype.min <= value <= dtype.max:
+    if type(value) is int and not _holds(dtype, value):
         raise DTypeError(f"{value} does not fit into {dtype}, which ends at {dtype.max}")
 
 
@@ -368,7 +374,9 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
             if isinstance(right, _ARRAYS):
                 return binary(op, left, Handle._type(right, device=device), swapped)
             right = as_scalar(right)
-        if dtype.kind != "float":  # a float's format is every number's
+        if op in COMPARE and type(right) is int and not _holds(dtype, right):
+            node, right = node.cast(dtypes.float32), math.copysign(math.inf, right)
+        elif dtype.kind != "float":  # a float's format is every number's
             node = node.cast(weak_dtype(right, dtype, default_float()))
         other = weak_constant(right, node.dtype, shape_of(node))
     if requires and not grad_enabled():
