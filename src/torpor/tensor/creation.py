@@ -362,8 +362,10 @@ def _complex_line(start: Any, end: Any, steps: int, dtype: Any, device: str | No
     if not kind.is_complex:
         raise DTypeError(f"linspace between complex numbers gives complex ones, not {kind}")
     ends: Any = as_tensor([start, end], kind, device)
-    lines = [Creation.linspace(*part.unbind(), steps, kind.part, device) for part in ends._parts]
-    return lines[0].complex(lines[1])
+    real, imaginary = (
+        Creation.linspace(part[0], part[1], steps, kind.part, device) for part in ends._parts
+    )
+    return real.complex(imaginary)
 
 
 def _ends(start: Any, end: Any, kind: DType) -> list[Any]:
