@@ -59,7 +59,8 @@ def asarray(
 
 def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
     """Memory of shape `size`, with anything in it, whose axes lie in the order `physical_layout`,
-    outermost first; `dtype`, `device` and `requires_grad` as for `empty`.
+    outermost first; `dtype`, `device` and `requires_grad` as for `empty`. A `ShapeError` unless
+    that names each axis once.
 
     >>> torpor.empty_permuted((2, 3), (1, 0)).stride()
     (1, 2)
