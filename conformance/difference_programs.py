@@ -56,7 +56,8 @@ torpor.tensor([3, 4]).norm() ~ np.linalg.norm([3, 4])
         "Integers are exact or an error: a negative power or shift and a division by zero raise. "
         "A float becomes an integer by truncation, held at the ends, NaN as 0, on every target. A "
         "cast to float8_e4m3fn, which has no infinities, makes NaN of what is beyond its largest "
-        "number. Signs and steps keep NaN; in "
+        "number. A number that an integer format cannot hold is compared for what it is. Signs "
+        "and steps keep NaN; in "
         "what is sorted it comes last. Products of matrices times 0 are 0, also in `baddbmm`, "
         "where PyTorch's depend on the size.",
         """
@@ -71,6 +72,7 @@ torpor.tensor([float("nan")]).heaviside(torpor.tensor([1.0])) ~ np.heaviside([np
 torpor.searchsorted(torpor.tensor([1.0, float("nan")]), torpor.tensor([3.0]))
 ~ np.searchsorted([1.0, np.nan], [3.0])
 torpor.zeros(1, 1, 1).baddbmm(torpor.tensor([[[np.inf]]]), torpor.ones(1, 1, 1), alpha=0)
+torpor.tensor([1], dtype=torpor.uint8) > 256 ~ np.ones(1, np.uint8) > 256
 torpor.tensor([3e10]).int() ~ np.array([3e10]).astype(np.int32)
 torpor.tensor([float("nan")]).int() ~ np.array([np.nan]).astype(np.int32)
 torpor.tensor([float("inf")]).long() ~ np.array([np.inf]).astype(np.int64)
@@ -88,6 +90,7 @@ torpor.tensor([float("inf")]).to(torpor.float8_e4m3fn).float()
         """
 torpor.tensor([1, 2])[::-1] ~ np.array([1, 2])[::-1]
 torpor.arange(5, 0) ~ np.arange(5, 0)
+torpor.zeros(2, 2)[[[0, 1], [1, 0]]].ndim ~ np.zeros((2, 2))[[[0, 1], [1, 0]]].ndim
 torpor.arange(3)[torpor.tensor([5])] ~ np.arange(3)[np.array([5])]
 torpor.tensor([1, 2]).gather(0, torpor.tensor([-1]))
 ~ np.take_along_axis(np.array([1, 2]), np.array([-1]), 0)
@@ -142,7 +145,8 @@ torpor.ones(2, requires_grad=True).numpy()
         "infinities. Sums of exponentials that are 0 so far have slope 0, and the "
         "largest of one number has slope 1. Where "
         "the value of `x ** -0.5` or `x ** 1.5` is NaN, the gradient may be another, and "
-        "where g / y of x / y is infinite and x is 0. What `as_strided_scatter` writes over has "
+        "where g / y of x / y is infinite and x is 0. Of several numbers that are written to one "
+        "place the last has a gradient. What `as_strided_scatter` writes over has "
         "the gradient 0.",
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
@@ -158,6 +162,8 @@ x = torpor.tensor([-np.inf], requires_grad=True); (x ** -0.5).backward(); x.grad
 x = torpor.tensor([-np.inf], requires_grad=True); (x ** 1.5).backward(); x.grad
 x = torpor.tensor([1e-40], requires_grad=True); (torpor.zeros(1) / x).backward(); x.grad
 y = torpor.tensor([0.0], requires_grad=True); (torpor.tensor([np.inf]) % y).backward(); y.grad
+x = torpor.zeros(1); v = torpor.ones(2, requires_grad=True); \
+x[torpor.tensor([0, 0])] = v; x.sum().backward(); v.grad
 x = torpor.zeros(3, requires_grad=True); \
 torpor.as_strided_scatter(x, torpor.ones(1), (1,), (1,), 0).sum().backward(); x.grad
 x = torpor.tensor([1j], requires_grad=True); type(x.register_hook(abs)).__name__

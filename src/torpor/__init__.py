@@ -143,7 +143,7 @@ _NAMES: Final = {
     "torpor.tensor.linalg": "chain_matmul",
     "torpor.tensor.low_rank": "lobpcg pca_lowrank svd_lowrank",
     "torpor.tensor.masked": "segment_reduce",
-    "torpor.tensor.memory": "empty_strided frombuffer",
+    "torpor.tensor.memory": "asarray empty_permuted empty_strided frombuffer",
     "torpor.tensor.mode": "get_default_device inference_mode is_anomaly_enabled "
     "set_default_device set_grad_enabled",
     "torpor.tensor.namespace": "where",
@@ -152,6 +152,7 @@ _NAMES: Final = {
     "torpor.tensor.seeding": "initial_seed seed",
     "torpor.tensor.signal_windows": "bartlett_window blackman_window hamming_window hann_window "
     "kaiser_window",
+    "torpor.tensor.size": "Size",
     "torpor.tensor.statistics": "gradient",
     "torpor.tensor.text": "set_printoptions",
     "torpor.tensor.transforms": "hessian jacfwd jacrev jvp vjp vmap",
@@ -159,7 +160,6 @@ _NAMES: Final = {
 PLACES: Final[dict[str, tuple[str, str | None]]] = {
     **{name: (module, name) for module, names in _NAMES.items() for name in names.split()},
     "accelerator": ("torpor.tensor.cuda", None),
-    "asarray": ("torpor.tensor", "as_tensor"),
     "random": ("torpor.tensor.seeding", None),
     "special": ("torpor.tensor.special_names", None),
     "TinyJit": ("torpor.capture", "jit"),
@@ -310,7 +310,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-Size: Final[type] = tuple  # what shapes are
 newaxis: Final = None
 # What PyTorch calls ways of lying in memory: functions take them, and no value depends on them.
 strided, contiguous_format, preserve_format, channels_last, channels_last_3d = _MEMORY = (
@@ -318,7 +317,7 @@ strided, contiguous_format, preserve_format, channels_last, channels_last_3d = _
 )  # fmt: skip
 
 _PUBLIC: Final = [name for name in PLACES if not name.startswith("_")]
-__all__ = ["Size", "newaxis", *_MEMORY, *_PUBLIC, *FUNCTIONS, *MAKERS, *DTYPES]
+__all__ = ["newaxis", *_MEMORY, *_PUBLIC, *FUNCTIONS, *MAKERS, *DTYPES]
 
 
 if {"VIZ", "TORPOR_VIZ"} & os.environ.keys():  # an error on the way to the first kernel is told

@@ -67,3 +67,15 @@ def test_floats_of_8_bits_meet_nothing_else():
 @pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=str)
 def test_names(dtype):
     assert as_dtype(dtype.numpy) is as_dtype(dtype.name) is as_dtype(f"torch.{dtype.name}") is dtype
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn"])
+def test_nan_of_eight_bits_is_all_ones_as_processors_make_it(name):
+    found = as_dtype(name).array([math.nan, -math.nan]).view(np.uint8)
+    assert found.tolist() == [0x7F, 0xFF]
+
+
+def test_formats_of_complex_numbers_and_of_their_parts():
+    assert dtypes.float16.to_complex() is dtypes.float32.to_complex() is dtypes.complex64
+    assert dtypes.float64.to_complex() is dtypes.complex128.to_complex() is dtypes.complex128
+    assert dtypes.complex128.to_real() is dtypes.float64.to_real() is dtypes.float64

@@ -197,3 +197,31 @@ def test_text_shows_what_is_inside():
     assert repr(nn.Conv2d(1, 2, 3, padding=1)) == (
         "Conv2d(in_channels=1, out_channels=2, kernel_size=(3, 3), padding=(1, 1), bias=True)"
     )
+
+
+@pytest.mark.parametrize("name", ["input", "x"])
+def test_layers_take_what_they_are_given_by_pytorchs_names(name):
+    for layer, shape in (
+        (nn.Linear(2, 3), (4, 2)), (nn.Conv1d(2, 1, 1), (1, 2, 3)), (nn.BatchNorm1d(2), (3, 2)),
+        (nn.LayerNorm(2), (3, 2)), (nn.Flatten(), (2, 2, 2)), (nn.ZeroPad1d(1), (1, 1, 3)),
+        (nn.PReLU(), (3,)), (nn.ReLU(), (3,)), (nn.Sequential(nn.ReLU()), (3,)),
+        (nn.Identity(), (2,)),
+    ):  # fmt: skip
+        x = Tensor.randn(shape)
+        np.testing.assert_allclose(layer(**{name: x}).numpy(), layer(x).numpy(), rtol=1e-5)
+    x, h = Tensor.ones(4, 1, 2), Tensor.ones(1, 1, 3)
+    for layer, state in ((nn.GRU(2, 3), h), (nn.LSTM(2, 3), (h, h))):
+        expected = layer(x, state)[0].numpy()
+        np.testing.assert_array_equal(layer(**{name: x}, hx=state)[0].numpy(), expected)
+        np.testing.assert_array_equal(layer(x, state=state)[0].numpy(), expected)
+    pair = nn.Bilinear(2, 2, 1)
+    assert pair(input1=x, input2=x).shape == (4, 1, 1)
+
+
+def test_keywords_of_a_users_own_module_are_its_own():
+    class Own(nn.Module):
+        def forward(self, x):
+            return x
+
+    with pytest.raises(TypeError, match="unexpected keyword argument 'input'"):
+        Own()(input=Tensor([1.0]))

@@ -166,3 +166,37 @@ def test_one_point_that_is_smoothed_lies_in_the_corner():
     assert F.interpolate(x, size=1, mode="bilinear", **options).item() == 0
     made = F.interpolate(Tensor(IMAGE), size=(1, 3), mode="bicubic", **options)
     assert flat(made) == [-0.8455, 1.0363, 3.4803]
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_nearest_grids_have_slope_0(axes):
+    picture = Tensor.arange(2.0**axes).reshape(1, 1, *(2,) * axes).detach().requires_grad_()
+    grid = Tensor([[-0.5, 0.2, 0.1][:axes], [0.3, 0.9, -0.2][:axes]]).reshape(1, *(1,) * axes, -1)
+    grid = grid.reshape(1, *(1,) * (axes - 1), 2, axes).detach().requires_grad_()
+    found = F.grid_sample(picture, grid, "nearest", align_corners=False)
+    found.square().sum().backward()
+    assert grid.grad.shape == grid.shape
+    assert not grid.grad.any()
+    assert picture.grad.sum().item() == 2 * found.sum().item()
+    only = F.grid_sample(picture.detach(), grid, "nearest", align_corners=False)
+    assert only.requires_grad
+
+
+def test_coordinates_that_are_nan():
+    picture = Tensor.arange(1.0, 17.0).reshape(1, 1, 4, 4)
+    grid = Tensor([[[[float("nan"), 1.0], [float("nan"), float("nan")]]]])
+    for mode in ("bilinear", "nearest"):
+        for padding in ("border", "reflection"):
+            found = F.grid_sample(picture, grid, mode, padding, align_corners=True)
+            assert found.flatten().tolist() == [13.0, 1.0]
+    for padding in ("zeros", "border", "reflection"):
+        assert F.grid_sample(picture, grid, "bicubic", padding, True).isnan().all()
+
+
+@pytest.mark.parametrize("padding", ["border", "reflection"])
+def test_grids_are_level_from_the_ends_of_the_picture_on(padding):
+    picture = Tensor.arange(1.0, 17.0).reshape(1, 1, 4, 4)
+    grid = Tensor([[[[-1.0, 0.1], [0.1, 1.0]]]], requires_grad=True)
+    F.grid_sample(picture, grid, "bilinear", padding, align_corners=True).sum().backward()
+    slopes = grid.grad.reshape(2, 2)
+    assert slopes.eq(0).tolist() == [[True, False], [False, True]]

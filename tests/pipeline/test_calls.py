@@ -326,3 +326,23 @@ def test_a_sequence_that_grows_through_layers_of_attention():
             part = layer(table[torpor.tensor([kept[:length]])])[:, -1].sum(-1)
             assert (part.abs() * 100).long().item() % 5 == kept[length]
         np.testing.assert_allclose(layer(table[ids]).numpy(), alone, rtol=1e-5, atol=1e-6)
+
+
+def slopes(function, *given):
+    """The function's value, asked for first, and its slope for each of what it is given."""
+    leaves = [leaf(np.array(one)) for one in given]
+    made = function(*leaves)
+    made.backward(torpor.ones_like(made), create_graph=len(given) == 1)
+    looked = [made.detach().numpy(), *(one.grad.detach().numpy() for one in leaves)]
+    return looked[1:]
+
+
+def test_a_value_that_a_gradient_meets_by_chance_is_not_expected_again():
+    """-1/x * y is -y * y where y is 1/x and has been computed: that of a / x with y is not."""
+    x, a = np.array([2.0, -1.0, 0.5, 4.0]), np.array([-2.0, 3.0, 1.0, 0.25])
+    np.testing.assert_allclose(slopes(torpor.rad2deg, x)[0], np.full(4, 180 / np.pi))
+    for _ in range(3):
+        np.testing.assert_allclose(slopes(torpor.reciprocal, x)[0], -1 / x**2)
+        by_a, by_x = slopes(torpor.div, a, x)
+        np.testing.assert_allclose(by_a, 1 / x)
+        np.testing.assert_allclose(by_x, -a / x**2)

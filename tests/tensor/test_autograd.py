@@ -306,3 +306,34 @@ def test_a_hook_after_accumulation_may_take_the_step():
     x.register_post_accumulate_grad_hook(lambda leaf: leaf.sub_(leaf.grad))
     (x * 3).sum().backward()
     assert x.tolist() == [-2, -1]
+
+
+def test_a_gradient_is_kept_as_all_hooks_leave_it():
+    y = Tensor([3.0, 1.0], requires_grad=True) * 2  # of a leaf that nobody holds
+    first = y.register_hook(lambda gradient: gradient * 10)
+    y.retain_grad()
+    y.register_hook(lambda gradient: gradient + 1)
+    (y * 3).sum().backward(retain_graph=True)
+    assert y.grad.tolist() == [31.0, 31.0]
+    first.remove()
+    y.grad = None
+    (y * 3).sum().backward()
+    assert y.grad.tolist() == [4.0, 4.0]
+
+
+def test_gradients_that_cannot_be_differentiated_again():
+    class Cubed(torpor.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        @torpor.autograd.once_differentiable
+        def backward(ctx, gradient):
+            return gradient * 3 * ctx.saved_tensors[0] ** 2
+
+    x = Tensor([2.0], requires_grad=True)
+    (slope,) = torpor.autograd.grad(Cubed.apply(x).sum(), x, create_graph=True)
+    assert slope.tolist() == [12.0]
+    assert torpor.autograd.grad(slope.sum(), x, allow_unused=True) == (None,)

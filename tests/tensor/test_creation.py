@@ -359,3 +359,19 @@ def test_a_constant_is_handed_on_as_memory_of_its_own(make):
     x = make()
     np.from_dlpack(Tensor.from_dlpack(x))[1] = 5
     assert x.tolist() == [0, 5, 0]
+
+
+def test_lists_with_tensors_anywhere_in_them():
+    assert Tensor([[Tensor(1.0), 2], [3, Tensor(4)]]).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert Tensor([[2, 1], [Tensor(4.0), 5]]).dtype is dtypes.float32
+    assert Tensor([2, Tensor(4)]).dtype is dtypes.int64
+    assert Tensor([[1, 2], Tensor([3, 4])]).tolist() == [[1, 2], [3, 4]]
+    assert Tensor([1, Tensor(1j)]).tolist() == [1, 1j]
+
+
+def test_lines_between_complex_numbers():
+    assert torpor.linspace(0, 1j, 3).tolist() == [0, 0.5j, 1j]
+    assert torpor.linspace(1 + 1j, 3 - 1j, 3, dtype="complex128").tolist() == [1 + 1j, 2, 3 - 1j]
+    assert torpor.linspace(0, 1, 2, dtype="complex64").dtype is dtypes.complex64
+    with pytest.raises(DTypeError, match="gives complex ones, not"):
+        torpor.linspace(0, 1j, 3, dtype="float32")

@@ -261,3 +261,9 @@ def test_draws_that_cannot_be():
     ):
         with pytest.raises(DTypeError, match="float"):
             call()
+
+
+def test_counts_have_the_gradient_0_for_their_rates():
+    rates = Tensor([0.5, 20.0], requires_grad=True)
+    rates.poisson().sum().backward()
+    assert rates.grad.tolist() == [0.0, 0.0]

@@ -353,3 +353,28 @@ def test_bits_that_have_no_place():
         Tensor(1.0).view("uint8")
     with pytest.raises(ShapeError, match="its last axis of 6 is no multiple"):
         Tensor.zeros(2, 6, dtype="uint8").view("int32")
+
+
+@pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.int8, dtypes.int64, dtypes.uint64])
+def test_numbers_beyond_a_format_compare_as_what_they_are(dtype):
+    x = Tensor([0, 1, 100], dtype=dtype)
+    for number in (-(10**30), dtype.min - 1, dtype.max + 1, 10**30):
+        for compare in (
+            operator.lt,
+            operator.le,
+            operator.eq,
+            operator.ne,
+            operator.gt,
+            operator.ge,
+        ):
+            assert compare(x, number).tolist() == [compare(v, number) for v in (0, 1, 100)]
+            assert compare(number, x).tolist() == [compare(number, v) for v in (0, 1, 100)]
+
+
+def test_bits_of_floats_that_are_no_floats_have_no_gradient():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    bits = y.view(dtypes.int32)
+    assert not bits.requires_grad
+    bits[0] = 0
+    assert y.tolist() == [0.0, 4.0]

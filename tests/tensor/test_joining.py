@@ -129,3 +129,17 @@ def test_many_of_which_some_wait_are_joined_too():
     parts = [x[n] + 1 if n == 5 else x[n] for n in range(12)]
     assert torpor.stack(parts).tolist() == [*range(5), 6, *range(6, 12)]
     assert torpor.stack([x[:0] for _ in range(9)]).shape == (9, 0)
+
+
+def test_places_as_often_as_is_said():
+    assert torpor.repeat_interleave(Tensor([2, 0, 1])).tolist() == [0, 0, 2]
+    assert Tensor.zeros(0, dtype="int64").repeat_interleave().tolist() == []
+    assert Tensor([3]).repeat_interleave().tolist() == [0, 0, 0]
+    for repeats in (Tensor([2.0]), Tensor([[1]]), Tensor(1)):
+        with pytest.raises(ShapeError, match="repeats alone are a vector of integers"):
+            torpor.repeat_interleave(repeats)
+
+
+def test_backwards_along_the_first_axis():
+    assert reversed(Tensor([[1, 2], [3, 4]])).tolist() == [[3, 4], [1, 2]]
+    assert reversed(Tensor(1)).item() == 1

@@ -66,3 +66,30 @@ def test_strides_that_make_no_sense():
     for size, stride in (((2, 3), (1, -2)), ((2,), (1, 2)), ((2, 3), (1,))):
         with pytest.raises(ShapeError, match="a stride for each size"):
             torpor.empty_strided(size, stride)
+
+
+def test_arrays_are_copied_kept_or_shared():
+    x = torpor.tensor([1.0, 2.0])
+    assert torpor.asarray(x) is x
+    assert torpor.asarray(x, copy=False) is x
+    copy = torpor.asarray(x, copy=True)
+    copy += 1
+    assert x.tolist() == [1.0, 2.0]
+    array = np.zeros(2)
+    shared, own = torpor.asarray(array, copy=False), torpor.asarray(array, copy=True)
+    array[0] = 5
+    assert (shared.tolist(), own.tolist()) == ([5.0, 0.0], [0.0, 0.0])
+    assert torpor.asarray([1, 2], dtype="float32", requires_grad=True).requires_grad
+    trained = torpor.asarray(x, requires_grad=True)
+    assert trained.is_leaf
+    assert not x.requires_grad
+    for given in (x, array):
+        with pytest.raises(DTypeError, match="cannot change the format"):
+            torpor.asarray(given, dtype="float16", copy=False)
+
+
+def test_axes_in_an_order_of_their_own():
+    x = torpor.empty_permuted((2, 3, 4), (1, 2, 0), dtype="int8")
+    assert (x.shape, x.stride(), x.dim_order()) == ((2, 3, 4), (1, 8, 2), (1, 2, 0))
+    with pytest.raises(ShapeError, match="does not name each axis"):
+        torpor.empty_permuted((2, 3), (1, 1))

@@ -219,3 +219,17 @@ def test_too_many_numbers_are_too_much_memory():
 def test_no_weight_has_a_negative_size(name):
     with pytest.raises(ValueError, match="negative"):
         getattr(Tensor, name)(-3, 2)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.complex64, dtypes.complex128])
+def test_complex_numbers_are_drawn_by_their_parts(dtype):
+    manual_seed(3)
+    normal, uniform = Tensor.randn(4096, dtype=dtype), Tensor.rand(4096, dtype=dtype)
+    assert normal.dtype is uniform.dtype is normal.randn_like().dtype is dtype
+    found, drawn = normal.numpy(), uniform.numpy()
+    assert abs(found.var() - 1) < 0.06
+    assert abs(found.real.var() - 0.5) < 0.04
+    assert abs(np.corrcoef(found.real, found.imag)[0, 1]) < 0.05
+    assert min(drawn.real.min(), drawn.imag.min()) >= 0
+    assert max(drawn.real.max(), drawn.imag.max()) < 1
+    assert uniform.rand_like().shape == (4096,)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor, dtypes
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 
 AXES = [None, 0, 1, -1, (0, 1)]
 SIMPLE = {"sum": np.sum, "prod": np.prod, "mean": np.mean, "amax": np.max, "amin": np.min}
@@ -269,3 +269,14 @@ def test_no_difference_is_taken_of_what_is_laid_before():
 
 def test_a_correction_of_none_is_the_usual_one():
     assert Tensor([1.0, 2.0, 4.0]).var(correction=None).item() == pytest.approx(7 / 3)
+
+
+def test_norms_in_another_format():
+    x = Tensor([3e4, 4e4], dtype=dtypes.float16)
+    assert x.norm(dtype=dtypes.float32).item() == pytest.approx(5e4, rel=1e-3)
+    assert Tensor([3, 4]).norm(1, 0, True, dtype=dtypes.float64).dtype is dtypes.float64
+
+
+def test_a_mean_is_no_integer():
+    with pytest.raises(DTypeError, match="a mean is a float, not"):
+        Tensor([1.0, 2.0]).mean(dtype=dtypes.int32)

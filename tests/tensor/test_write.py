@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import torpor
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor
-from torpor.base.errors import GradientError
+from torpor.base.errors import GradientError, ShapeError
 from torpor.nn import functional
 
 
@@ -440,3 +440,8 @@ def test_a_function_of_numbers_is_applied_in_place():
     assert Tensor([True, False]).apply_(lambda value: not value).tolist() == [False, True]
     with pytest.raises(GradientError, match="apply_ of a tensor that requires a gradient"):
         Tensor([1.0], requires_grad=True).apply_(abs)
+
+
+def test_diagonals_of_more_than_two_axes_are_those_of_cubes():
+    with pytest.raises(ShapeError, match="to be of one length"):
+        torpor.zeros(3, 4, 3).fill_diagonal_(1)

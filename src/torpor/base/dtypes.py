@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Final
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from torpor.base.errors import DTypeError
 from torpor.base.missing import did_you_mean
@@ -122,6 +123,24 @@ class DType:
         """The format of the real and of the imaginary part; itself where there is one part."""
         return _BY_NAME[PARTS[self.name]] if self.kind == "complex" else self
 
+    def to_real(self) -> DType:
+        """The format of the real part: of real numbers their own.
+
+        >>> dtypes.complex64.to_real()
+        dtypes.float32
+        """
+        return self.part
+
+    def to_complex(self) -> DType:
+        """The format of complex numbers whose parts hold this format's, as far as there is one.
+
+        >>> dtypes.float64.to_complex()
+        dtypes.complex128
+        """
+        if self.kind == "complex":
+            return self
+        return dtypes.complex128 if self.name == "float64" else dtypes.complex64
+
     @property
     def is_int(self) -> bool:
         """Whether it is an integer that users see (signed or unsigned; neither bool nor index)."""
@@ -136,6 +155,16 @@ class DType:
     def numpy(self) -> np.dtype:
         """The NumPy dtype of one lane (index as int64; what NumPy lacks through ml_dtypes)."""
         return _NUMPY[self.scalar().name]
+
+    def array(self, values: Any) -> npt.NDArray[Any]:
+        """Numbers as an array of this format, as NumPy rounds them. Of float8_e5m2's NaNs it is the
+        one that processors make (PTX ISA, `cvt`), all ones but for the sign, not ml_dtypes'.
+        """
+        made: npt.NDArray[Any] = np.asarray(values).astype(self.numpy)
+        if self.bits == 8 and self.is_float and self.infinite:
+            bits = np.where(np.isnan(made), made.view(np.uint8) | 0x7F, made.view(np.uint8))
+            return bits.view(self.numpy)
+        return made
 
     def cast_scalar(self, value: Scalar) -> Scalar:
         """`value` as a Python number that this format holds exactly: wrapped, rounded or bool."""

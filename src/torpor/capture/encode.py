@@ -6,8 +6,6 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
-
 from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes, from_name
 from torpor.graph import build
 from torpor.ir.uop import UOp
@@ -30,7 +28,7 @@ def _float64(value: Any) -> int:
 
 def _small(dtype: DType) -> Callable[[Any], int]:
     def encode(value: Any) -> int:
-        return int(np.asarray(dtype.cast_scalar(value), dtype.numpy).view(f"u{dtype.itemsize}"))
+        return int(dtype.array(dtype.cast_scalar(value)).view(f"u{dtype.itemsize}"))
 
     return encode
 

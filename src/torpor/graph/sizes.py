@@ -21,7 +21,7 @@ def known(sizes: Sequence[Size]) -> TypeGuard[Sequence[int]]:
 
 def is_plain(shape: object) -> TypeGuard[tuple[int, ...]]:
     """Whether it is a tuple of ints."""
-    return type(shape) is tuple and _INT.issuperset(map(type, shape))
+    return isinstance(shape, tuple) and _INT.issuperset(map(type, shape))
 
 
 def add(left: Size, right: Size) -> Size:
@@ -149,7 +149,7 @@ def describe(node: UOp) -> str:
 
 def as_sizes(operation: str, node: UOp, shape: int | UOp | Sequence[Size]) -> Shape:
     """`shape` as a tuple of sizes; a `ShapeError` where it holds anything else."""
-    if type(shape) is tuple and known(shape):
+    if isinstance(shape, tuple) and known(shape):
         return tuple(shape)
     given: Sequence[Size] = (shape,) if isinstance(shape, int | UOp) else shape
     if known(given):

@@ -23,7 +23,7 @@ class Linear(Renewable):
 
 
 class Bilinear(Renewable):
-    """y[.., out] from x[.., in1] and z[.., in2] by weight[out, in1, in2]: x W z + bias[out]."""
+    """z[.., out] from x[.., in1] and y[.., in2] by weight[out, in1, in2]: x W y + bias[out]."""
 
     def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True):
         self.in1_features, self.in2_features = in1_features, in2_features
@@ -32,8 +32,8 @@ class Bilinear(Renewable):
         self.weight = init.default_weight(shape, in1_features)
         self.bias = init.default_weight((out_features,), in1_features) if bias else None
 
-    def forward(self, x: Tensor, z: Tensor) -> Tensor:
-        return functional.bilinear(x, z, self.weight, self.bias)
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return functional.bilinear(x, y, self.weight, self.bias)
 
 
 class PReLU(Renewable):

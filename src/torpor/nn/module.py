@@ -16,7 +16,7 @@ from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import forget_gradients, is_parameter
 from torpor.tensor.shard import become
-from torpor.tensor.spelling import check_keywords, no_tensor
+from torpor.tensor.spelling import check_keywords, in_words_of, no_tensor
 
 
 def parameter(data: Any = None, requires_grad: bool = True) -> Tensor:
@@ -86,6 +86,8 @@ class Module:
     _hooks: hooks.Hooks | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs and type(self).forward.__module__.startswith(__package__):
+            kwargs = in_words_of(type(self).forward, kwargs)
         try:
             if self._hooks is None:
                 return self.forward(*args, **kwargs)

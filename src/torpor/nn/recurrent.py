@@ -79,21 +79,21 @@ class RNNBase(Renewable):
         layers = range(self.num_layers)
         return [f"_l{layer}{way}" for layer in layers for way in self._directions()]
 
-    def forward(self, x: Any, state: Any = None) -> tuple[Any, Any]:
-        """(h of every step, last state). The state begins as zeros unless it is given. Of a
+    def forward(self, x: Any, hx: Any = None) -> tuple[Any, Any]:
+        """(h of every step, last state). The state begins as zeros unless `hx` is given. Of a
         `PackedSequence` h is one, too, and each sequence's last state that of its own last step.
         """
         if isinstance(x, PackedSequence):
             padded, lengths = pad_packed_sequence(x)
             steps = Tensor.arange(padded.shape[0]).unsqueeze(1)
             inside = (steps < lengths).unsqueeze(-1).to(padded.device)
-            output, ends = self._layers(padded, state, inside)
+            output, ends = self._layers(padded, hx, inside)
             return repacked(output, x), ends
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size or 0 in x.shape:
             wanted = f"(length, batch, {self.input_size}) or without batch"
             raise ShapeError(f"{type(self).__name__} expected {wanted}, got {x.shape}")
         turned = self.batch_first and x.ndim == 3
-        output, ends = self._layers(x.transpose(0, 1) if turned else x, state)
+        output, ends = self._layers(x.transpose(0, 1) if turned else x, hx)
         return output.transpose(0, 1) if turned else output, ends
 
     def _layers(self, sequence: Tensor, state: Any, inside: Any = None) -> tuple[Tensor, Any]:

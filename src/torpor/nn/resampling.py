@@ -16,6 +16,7 @@ import numpy.typing as npt
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.tensor import Tensor
+from torpor.tensor.handle import flat
 from torpor.tensor.host import known_shape
 from torpor.tensor.operands import choose
 from torpor.tensor.spelling import spell
@@ -109,7 +110,7 @@ def _cubic(distance: Any, where: Callable[..., Any] = np.where) -> Any:
     a = CUBIC
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((distance - 5) * distance + 8) * distance * a - 4 * a
-    return where(distance <= 1, near, where(distance < 2, far, 0.0))
+    return where(distance <= 1, near, where(distance >= 2, 0.0, far))
 
 
 def _taps(
@@ -199,7 +200,8 @@ def grid_sample(
 
     mode: "bilinear", "nearest", "bicubic". padding_mode: what lies beyond is
     0 ("zeros"), what the border is ("border"), or mirrored ("reflection"). align_corners: whether
-    -1 and 1 are the centres of the corners rather than their outer ends.
+    -1 and 1 are the centres of the corners rather than their outer ends. A coordinate that is NaN
+    lies beyond, for "bicubic" everywhere. The gradient for the grid is 0 for "nearest".
     """
     axes, sizes = input.ndim - 2, known_shape(input.shape[2:])
     if mode not in GRID_MODES or padding_mode not in GRID_PADDING:
@@ -216,7 +218,8 @@ def grid_sample(
         points.append(point)
     if mode == "nearest":
         whole = [p.round() for p in points]
-        return _picked(input, whole, padding_mode, bool(align_corners))
+        slope = flat(points[0].ones_like(), grid).unsqueeze(1)
+        return _picked(input, whole, padding_mode, bool(align_corners)) * slope
     reach = range(-1, 3) if mode == "bicubic" else range(2)
     floors = [point.detach().floor() for point in points]
     made: Any = None
@@ -234,7 +237,9 @@ def grid_sample(
 
 
 def _inside(point: Any, length: int, padding: str, corners: bool) -> Any:
-    """Coordinates that the padding puts inside the picture."""
+    """Coordinates that the padding puts inside the picture, with slope 0 from its ends on; NaN is
+    the first one's.
+    """
     if padding == "reflection":
         low, span = (0.0, length - 1.0) if corners else (-0.5, float(length))
         if span == 0:
@@ -244,7 +249,10 @@ def _inside(point: Any, length: int, padding: str, corners: bool) -> Any:
         rest = away - times * span
         odd = times.remainder(2).eq(1)
         point = odd.where(span - rest, rest) + low
-    return point if padding == "zeros" else point.clamp(0, length - 1)
+    if padding == "zeros":
+        return point
+    between = (point > 0) & (point < length - 1)
+    return between.where(point, (point >= length - 1).where(length - 1.0, 0.0))
 
 
 def _picked(image: Any, places: Sequence[Any], padding: str, corners: bool) -> Any:

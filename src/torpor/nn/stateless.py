@@ -13,7 +13,7 @@ from torpor.base.attributes import attribute, attributes
 from torpor.nn import functional as F
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
-from torpor.tensor.spelling import bound_to, with_reduction, within
+from torpor.tensor.spelling import bound_to, spelled, with_reduction, within
 
 
 class Stateless(Module):
@@ -124,11 +124,13 @@ def softmax2d(x: Tensor) -> Tensor:
     return x.softmax(-3)
 
 
+@spelled
 def _flatten(x: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
     """Axes from `start_dim` to `end_dim` as one."""
     return x.flatten(start_dim, end_dim)
 
 
+@spelled
 def _unflatten(x: Tensor, dim: int, unflattened_size: Any) -> Tensor:
     """One axis as several, of these sizes."""
     return x.unflatten(dim, unflattened_size)
@@ -142,7 +144,7 @@ def _pads(axes: int, mode: str) -> Callable[..., Any]:
     def without(x: Tensor, padding: Any) -> Tensor:
         return with_value(x, padding)
 
-    made = with_value if mode == "constant" else without
+    made = spelled(with_value if mode == "constant" else without)
     made.__doc__ = f"The last {axes} axes longer by `padding` at both ends, filled by {mode!r}."
     made.__name__ = "pad"
     return made

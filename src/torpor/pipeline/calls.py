@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from torpor.graph.call import made_by
 from torpor.graph.known import Notes
+from torpor.graph.reduce import AGAIN
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline import along
@@ -102,7 +103,7 @@ def know_written(roots: Roots, known: Notes, wanted: Roots, values: Mapping[UOp,
         _times.clear()
         _written.clear()
     _times[name] = times = _times.get(name, 0) + 1
-    made = written(own, form, values)
+    made = None if meets_a_value(own, known, values) else written(own, form, values)
     if made is not None and times <= PATIENCE:
         _written[name] = made
     else:
@@ -149,6 +150,24 @@ def written(own: Canonical, form: Canonical, values: Mapping[UOp, UOp]) -> Writt
     return Written(
         form.skeleton, numbers, form.numbers, same, pinned, buffers, bound, company, taken
     )
+
+
+def meets_a_value(own: Canonical, known: Notes, values: Mapping[UOp, UOp]) -> bool:
+    """Whether some node is one that has been computed only as it is written out, without its other
+    names or inside of a call: the next graph of this form need not be, though it reads that memory.
+    """
+    ends = {node for call in own.calls for node in call.src}
+    inside = set(below([node for call in own.calls for node in made_by(call)], ends))
+    for node, value in values.items():
+        if node.op is Ops.PART or (node.op is Ops.FUNCTION and node.arg[0] == AGAIN):
+            continue
+        entry = known.get(id(node))
+        if entry is not None and entry() is node:
+            if node in inside:
+                return True
+        elif value is not node.replace(src=tuple([values.get(one, one) for one in node.src])):
+            return True
+    return False
 
 
 def below(roots: Sequence[UOp], ends: set[UOp]) -> Iterator[UOp]:

@@ -20,8 +20,6 @@ from math import prod
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
@@ -229,7 +227,7 @@ def bound_to(number: int, value: int, variables: Sequence[Limits]) -> UOp:
 
 def constant_buffer(node: UOp, form: Canonical) -> Buffer:
     """Memory that holds a constant, on the device of what it meets."""
-    array = np.array((node.arg,), node.dtype.numpy)
+    array = node.dtype.array((node.arg,))
     with _lock:
         buffer = _taking(form.buffers[0].device, node.dtype)().buffer
     return buffer.copyin(array)

@@ -230,7 +230,7 @@ class Sums:
 
     def numbers(self, values: Any, dtype: DType) -> UOp:
         """Numbers in memory, a row for each term."""
-        return self.stored(np.array(values, dtype.numpy), dtype)
+        return self.stored(dtype.array(values), dtype)
 
     def stored(self, values: Any, dtype: DType) -> UOp:
         """Values in memory, a row for each term."""

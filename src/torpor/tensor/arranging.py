@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.graph import build
-from torpor.ir.infer import Shape
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, located, make
 from torpor.tensor.host import known_shape, known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.joining import joined
 from torpor.tensor.operands import choose
+from torpor.tensor.size import Size
 from torpor.tensor.spelling import a_shape, an_axis, counts_of, one_axis, one_by_one, some_axes
 
 if TYPE_CHECKING:
@@ -148,9 +148,10 @@ class Arranging(Handle):
         return tuple(one.expand(*shape) for one in parts)
 
     @staticmethod
-    def broadcast_shapes(*shapes: Any) -> Shape:
+    def broadcast_shapes(*shapes: Any) -> Size:
         """The shape that shapes broadcast to."""
-        return build.broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes))
+        given = ((s,) if isinstance(s, int) else tuple(s) for s in shapes)
+        return Size(build.broadcast_shapes(*given))
 
     def cartesian_prod(*tensors: Any) -> Tensor:
         """All tuples of elements of vectors, (count, vectors); of one vector itself."""

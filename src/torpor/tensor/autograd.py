@@ -6,7 +6,7 @@ from typing import Any
 
 from torpor.base.missing import names_of
 from torpor.tensor import derivatives as functional
-from torpor.tensor.custom import Function
+from torpor.tensor.custom import Function, once_differentiable
 from torpor.tensor.gradcheck import gradcheck, gradgradcheck
 from torpor.tensor.gradients import backward
 from torpor.tensor.gradients import grad as gradients_of
@@ -23,7 +23,7 @@ from torpor.tensor.transforms import vmap
 __all__ = [
     "Function", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "gradcheck",
     "gradgradcheck",
-    "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "inference_mode", "no_grad", "once_differentiable", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 __getattr__ = names_of("torpor.autograd", lambda: __all__)
 

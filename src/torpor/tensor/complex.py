@@ -13,8 +13,9 @@ from torpor.base.errors import DTypeError
 from torpor.base.promotion import complex_of, promote
 from torpor.ir.ops import Ops
 from torpor.tensor.complex_functions import angle, divide, magnitude, multiply, power
-from torpor.tensor.creation import beside, holds_complex
+from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, located, with_rule
+from torpor.tensor.nested import holds_complex
 from torpor.tensor.pairs import NUMBERS, Pair, as_complex, paired, parts_of
 from torpor.tensor.tensor import Tensor
 

@@ -63,9 +63,10 @@ MADE_OF_OTHERS: Final = tuple(
     rms_norm silu swish softsign tanhshrink sinc lerp renorm fill trapz trapezoid
     cumulative_trapezoid l1_loss nonzero_static argwhere bfloat16 byte char double float half int
     long short layout is_sparse is_sparse_csr is_quantized is_nested is_mkldnn is_cpu is_cuda is_mps
-    is_meta ndimension get_device is_inference is_neg is_conj new_empty new_tensor new_full
+    is_meta ndimension get_device is_inference is_neg is_conj is_pinned dim_order new_empty
+    new_tensor new_full
     fill_diagonal_ full_like _like unique unique_consecutive
-    empty_like type_as ger type as_strided_copy as_strided_scatter
+    empty_like rand_like randn_like type_as ger type as_strided_copy as_strided_scatter
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # What has no operand, or takes several in a list.

@@ -31,6 +31,7 @@ from torpor.tensor.handle import (
 from torpor.tensor.host import Array, buffer_from
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
+from torpor.tensor.nested import holds_complex, stacked
 from torpor.tensor.spelling import a_shape, an_end, counts_of, one_by_one, unexpected
 from torpor.tensor.storage import Storage
 
@@ -75,38 +76,11 @@ def _array_of(data: Any) -> tuple[Array, DType]:
     return array, default_float()
 
 
-def holds_complex(data: Any) -> bool:
-    """Whether data are, or hold, complex numbers."""
-    if isinstance(data, list | tuple):
-        kinds = set(map(type, data))
-        if not kinds - {int, float, bool}:
-            return False
-        return any(map(holds_complex, data))
-    if isinstance(data, Handle):
-        return data.is_pair
-    kind = getattr(getattr(data, "dtype", None), "kind", None)
-    return kind == "c" or isinstance(data, complex)
-
-
 def check_all_fit(array: Array, dtype: DType) -> None:
     """Python integers that the format cannot hold are an error, in lists as alone."""
     if array.dtype.kind in "iu" and array.size:
         check_fits(int(array.min()), dtype)
         check_fits(int(array.max()), dtype)
-
-
-def _from_tensors(data: Any) -> Tensor | None:
-    """A sequence of tensors (nested or not) stacked; None for anything else."""
-    first = data
-    while isinstance(first, list | tuple) and first:
-        first = first[0]
-    if not isinstance(first, Handle):
-        return None
-    parts = [
-        part if isinstance(part, Handle) else (_from_tensors(part) or Handle._type(part))
-        for part in data
-    ]
-    return Handle._type.stack(parts)
 
 
 def _spanned(array: Array) -> Tensor:
@@ -348,6 +322,8 @@ class Creation(Handle):
         >>> Tensor.linspace(0, 1, 5).tolist()
         [0.0, 0.25, 0.5, 0.75, 1.0]
         """
+        if holds_complex([start, end]) or (dtype is not None and as_dtype(dtype).is_complex):
+            return _finish(_complex_line(start, end, steps, dtype, device), options)
         where = Device.canonicalize(device)
         (length,) = counts_of((steps,), "the steps of linspace")
         kind = _of_numbers(chosen(dtype, default_float()), "linspace")
@@ -378,6 +354,18 @@ class Creation(Handle):
     def scalar_tensor(s: Scalar, dtype: Any = None, **options: Any) -> Tensor:
         """A number as a 0-d tensor, of the default float format unless `dtype` is given."""
         return Creation.full((), s, chosen(dtype, default_float()), **options)
+
+
+def _complex_line(start: Any, end: Any, steps: int, dtype: Any, device: str | None) -> Tensor:
+    """As `linspace`, of complex numbers: their parts are equally spaced each."""
+    kind = chosen(dtype, dtypes.complex128 if default_float().bits == 64 else dtypes.complex64)
+    if not kind.is_complex:
+        raise DTypeError(f"linspace between complex numbers gives complex ones, not {kind}")
+    ends: Any = as_tensor([start, end], kind, device)
+    real, imaginary = (
+        Creation.linspace(part[0], part[1], steps, kind.part, device) for part in ends._parts
+    )
+    return real.complex(imaginary)
 
 
 def _ends(start: Any, end: Any, kind: DType) -> list[Any]:
@@ -452,8 +440,8 @@ def _finish(made: Tensor, options: dict[str, Any]) -> Tensor:
 
 def _made_from(data: Any, dtype: DType | None, device: str | None) -> Tensor:
     if isinstance(data, list | tuple):
-        stacked = _from_tensors(data)
-        data = data if stacked is None else stacked
+        whole = stacked(data)
+        data = data if whole is None else whole
     if isinstance(data, Handle):
         made = data.detach().clone() if device is None else data.detach().to(device).clone()
         return made if dtype is None else made.cast(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -194,6 +195,27 @@ class Function:
         return type(result)(*results) if hasattr(result, "_fields") else type(result)(results)
 
 
+def once_differentiable(backward: Backward) -> Backward:
+    """For a `backward` whose gradients cannot be differentiated again: they depend on nothing.
+
+    >>> class Doubled(torpor.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     @torpor.autograd.once_differentiable
+    ...     def backward(ctx, gradient):
+    ...         return gradient * 2
+    """
+
+    @functools.wraps(backward)
+    def once(ctx: Any, *gradients: Any) -> Any:
+        with no_grad():
+            return backward(ctx, *gradients)
+
+    return once
+
+
 def _as_it_is(tensor: Any) -> Any:
     """A tensor that no write to this one changes."""
     return make(tensor._current(), tensor._storage.device, tensor.requires_grad)
@@ -225,9 +247,11 @@ def _zeros(one: Any) -> Any:
 class RemovableHook:
     """What `register_hook` gives: `.remove()` takes the hook back."""
 
-    def __init__(self, hooks: list[Any], hook: Any):
+    def __init__(self, hooks: list[Any], hook: Any, early: bool = False):
+        """`early`: before those that keep what the others give."""
         self._hooks, self._hook = hooks, hook
-        hooks.append(hook)
+        kept = sum(isinstance(getattr(one, "hook", None), _Keeper) for one in hooks)
+        hooks.insert(len(hooks) - (kept if early else 0), hook)
 
     def remove(self) -> None:
         """Take the hook back."""
@@ -271,7 +295,7 @@ class Hooked(Handle):
             return g if found is None else found._current()
 
         on_nodes.hook = hook
-        return RemovableHook(watched.setdefault(node, []), on_nodes)
+        return RemovableHook(watched.setdefault(node, []), on_nodes, not isinstance(hook, _Keeper))
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> RemovableHook:
         """Call `hook(leaf)` whenever `backward` has added to the `.grad` of this leaf."""

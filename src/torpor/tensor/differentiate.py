@@ -212,6 +212,13 @@ def _let_go(tensor: Any) -> Any:
     return make(tensor._current(), tensor._storage.device)
 
 
+def _needed_by_hooks(leaves: Iterable[int]) -> list[int]:
+    """Of leaves that nobody holds, those that hooks may lie before: all, if there are hooks."""
+    from torpor.graph.gradient import watched
+
+    return [*leaves] if watched else []
+
+
 class Differentiate(Handle):
     """Gradients: graphs like any other, so that gradients of them can be taken."""
 
@@ -270,8 +277,9 @@ class Differentiate(Handle):
             what = "backward() needs a tensor that depends on a leaf with requires_grad=True"
             raise located(GradientError(what), (self,))
         held = {number: leaf for number in found if (leaf := _leaves.get(number)) is not None}
-        targets: list[Any] = [*held.values()]
-        groups = [found[number] for number in held]
+        lost = _needed_by_hooks(number for number in found if number not in held)
+        targets: list[Any] = [*held.values(), *[None] * len(lost)]
+        groups = [found[number] for number in (*held, *lost)]
         if inputs is not None:
             given = [inputs] if isinstance(inputs, Handle) else inputs
             targets = [part for one in given for part in one._parts]
@@ -281,15 +289,13 @@ class Differentiate(Handle):
             gradients = _gradients(self, groups, gradient, called)
             retain = create_graph if retain_graph is None else retain_graph
             self._spend(gradients, gradient, retain)
-            for target, node in zip(targets, gradients, strict=True):
-                if node is not None:
-                    if watching is not None:
-                        watching.differentiated(target)
-                    _accumulate(target, make(node, target.device, create_graph, depth=1))
-        made = zip(targets, gradients, strict=True)
-        note_gradients(
-            [one.grad for one, node in made if node is not None and one.grad is not None]
-        )
+            pairs = zip(targets, gradients, strict=True)
+            made = [(one, node) for one, node in pairs if one is not None and node is not None]
+            for target, node in made:
+                if watching is not None:
+                    watching.differentiated(target)
+                _accumulate(target, make(node, target.device, create_graph, depth=1))
+        note_gradients([one.grad for one, _ in made if one.grad is not None])
         wait(self._storage)
         return self  # type: ignore[return-value]
 

@@ -111,7 +111,7 @@ class Distributions(Handle):
         rate: Any = self.detach().cast(dtypes.float64)
         rate = required(rate, (rate >= 0) & (rate < math.inf), RATE)
         words = random_words(self.shape, self.device, generator)
-        return poisson_counts(rate, words).cast(self.dtype)
+        return flat(poisson_counts(rate, words).cast(self.dtype), self)
 
     def binomial(self, prob: Any, generator: Generator | None = None) -> Tensor:
         """Numbers of successes, where the elements are the numbers of trials and `prob` is the

@@ -440,7 +440,8 @@ class Arithmetic(Handle):
         if kind.is_complex:
             parts: Any = self.bitcast(kind.part)
             return parts.unflatten(-1, (-1, 2)).view_as_complex()
-        return view(self, "bitcast", kind)
+        smooth: Any = self if kind.is_float else self.detach()
+        return view(smooth, "bitcast", kind)
 
     float, double, half = map(_cast, (dtypes.float32, dtypes.float64, dtypes.float16))
     bfloat16, cfloat, cdouble = map(_cast, (dtypes.bfloat16, dtypes.complex64, dtypes.complex128))

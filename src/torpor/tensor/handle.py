@@ -6,6 +6,7 @@ anew only when its storage has changed.
 
 from __future__ import annotations
 
+import math
 import struct
 import weakref
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from torpor.base.dtypes import DType, Scalar, dtypes
-from torpor.base.errors import DeviceError, DTypeError, OutOfBoundsError, TorporError
+from torpor.base.errors import DeviceError, DTypeError, TorporError
 from torpor.base.promotion import promote, weak_dtype
 from torpor.base.site import Site, decode, here
 from torpor.device import named
@@ -24,6 +25,7 @@ from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.path import FORWARD, Step, detached, extended, forward
+from torpor.tensor.size import Size
 from torpor.tensor.storage import DEEP, Storage, note_made
 from torpor.tensor.watch import Traced, active, told, watcher
 
@@ -37,26 +39,6 @@ _CACHED_CONSTANTS: Final = 4096
 # Start and stop along each axis, the lengths between, and those of the axes that are left.
 Box = tuple[tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]]
 _constants: dict[tuple[bytes | Scalar, type, DType, Shape], UOp] = {}
-
-
-class Size(int):
-    """The number of elements: an `int` that can also be called, as in PyTorch."""
-
-    shape: tuple[Any, ...]
-
-    def __new__(cls, shape: tuple[Any, ...], count: int) -> Size:
-        made = super().__new__(cls, count)
-        made.shape = shape
-        return made
-
-    def __call__(self, dim: int | None = None) -> Any:
-        """The shape, or the length of axis `dim`."""
-        if dim is None:
-            return self.shape
-        count = len(self.shape)
-        if not -count <= dim < count:
-            raise OutOfBoundsError(f"axis {dim} does not exist in a tensor of {count} axes")
-        return self.shape[dim]
 
 
 class Handle:
@@ -125,12 +107,12 @@ class Handle:
         return path.requires
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> Size:
         """The lengths of its axes: integers, or nodes where they are symbolic."""
         if active:
-            return told(shape_of(self._current()))
+            return Size(told(shape_of(self._current())))
         node = self._node if self._stamp == self._storage.stamp else self._current()
-        return shape_of(node)
+        return Size(shape_of(node))
 
     @property
     def ndim(self) -> int:
@@ -343,10 +325,15 @@ def number_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
     return build.constant(value, dtype, shape)
 
 
+def _holds(dtype: DType, value: int) -> bool:
+    """Whether the format holds the number, or is none of whole numbers."""
+    whole = dtype.is_int or dtype.kind == "packed"
+    return not whole or dtype.min <= value <= dtype.max
+
+
 def check_fits(value: Scalar, dtype: DType) -> None:
     """A Python integer that the tensor's format cannot hold is an error, not a surprise."""
-    whole = dtype.is_int or dtype.kind == "packed"
-    if type(value) is int and whole and not dtype.min <= value <= dtype.max:
+    if type(value) is int and not _holds(dtype, value):
         raise DTypeError(f"{value} does not fit into {dtype}, which ends at {dtype.max}")
 
 
@@ -387,7 +374,9 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
             if isinstance(right, _ARRAYS):
                 return binary(op, left, Handle._type(right, device=device), swapped)
             right = as_scalar(right)
-        if dtype.kind != "float":  # a float's format is every number's
+        if op in COMPARE and type(right) is int and not _holds(dtype, right):
+            node, right = node.cast(dtypes.float32), math.copysign(math.inf, right)
+        elif dtype.kind != "float":  # a float's format is every number's
             node = node.cast(weak_dtype(right, dtype, default_float()))
         other = weak_constant(right, node.dtype, shape_of(node))
     if requires and not grad_enabled():

@@ -85,7 +85,7 @@ def _bottom(node: UOp) -> Array | None:
     if node.op is Ops.BUFFER:
         return memory_of(node.arg)
     if node.op is Ops.CONST:
-        return np.array(node.arg, node.dtype.numpy)
+        return node.dtype.array(node.arg)
     axis, _ = node.arg
     parts = [read(part) for part in (node.src[:1] if axis is None else node.src)]
     arrays = [part for part in parts if part is not None]
@@ -186,7 +186,7 @@ def converted(array: Array, dtype: DType) -> Array:
     """
     with np.errstate(all="ignore"):
         if not dtype.is_int or array.dtype.kind in "biu":
-            return array.astype(dtype.numpy)
+            return dtype.array(array)
         whole = np.trunc(array.astype(np.float64))
         above, below = whole >= float(dtype.max), whole <= float(dtype.min)
         made = np.where(above | below | np.isnan(whole), 0, whole).astype(dtype.numpy)

@@ -74,6 +74,10 @@ class Joining(Handle):
         place = one_axis(where, parts[0].ndim, 1)
         return joined([part.unsqueeze(place) for part in parts], place)
 
+    def __reversed__(self) -> Tensor:
+        """Backwards along the first axis: `reversed(x)`."""
+        return self.flip(0) if self.ndim else self.flip()
+
     def flip(self, *dims: Any) -> Tensor:
         """The order of the elements along these axes reversed.
 
@@ -128,15 +132,20 @@ class Joining(Handle):
         return self.repeat(*(1,) * max(0, self.ndim - len(counts)), *counts)
 
     def repeat_interleave(
-        self, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+        self, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
     ) -> Tensor:
         """Each element along an axis (None: of the flattened tensor) so many times in a row: a
         number, or a vector of one for each element, which is computed at the call. `output_size`,
-        the length that this gives, need not be said.
+        the length that this gives, need not be said. Without `repeats` each place as often as the
+        element there says.
 
         >>> Tensor([1, 2]).repeat_interleave(2).tolist()
         [1, 1, 2, 2]
+        >>> Tensor([2, 0, 1]).repeat_interleave().tolist()
+        [0, 0, 2]
         """
+        if repeats is None:
+            return _places(self)
         if dim is None:
             return self.reshape(-1).repeat_interleave(repeats, 0)
         whole: Any = self
@@ -149,6 +158,14 @@ class Joining(Handle):
         spread = self.unsqueeze(axis + 1).expand(*shape[: axis + 1], count, *shape[axis + 1 :])
         long = spread.reshape(*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
         return _copied(long)
+
+
+def _places(repeats: Any) -> Tensor:
+    """Each place as often as the element there says."""
+    if repeats.ndim != 1 or not repeats.dtype.is_int:
+        raise located(ShapeError("repeats alone are a vector of integers"), (repeats,))
+    places = Handle._type.arange(repeats.shape[0], device=repeats.device)
+    return places.repeat_interleave(repeats.reshape(-1), 0)
 
 
 def _interleaved(handle: Any, repeats: Any, axis: int) -> Tensor:

@@ -103,7 +103,16 @@ class Layout(Handle):
         """False: conjugates are computed."""
         return False
 
-    is_neg = is_inference = is_conj
+    is_neg = is_inference = is_pinned = is_conj
+
+    def dim_order(self) -> tuple[int, ...]:
+        """The axes in the order in which they lie in memory, outermost first.
+
+        >>> Tensor.zeros(2, 3).T.dim_order()
+        (1, 0)
+        """
+        steps = self.stride()
+        return tuple(sorted(range(self.ndim), key=lambda axis: -steps[axis]))
 
 
 def _lies_on(kind: str) -> Any:

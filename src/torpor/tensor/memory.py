@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from torpor.base.dtypes import as_dtype
-from torpor.base.errors import ShapeError
+from torpor.base.errors import DTypeError, ShapeError
+from torpor.tensor.creation import as_tensor
 from torpor.tensor.tensor import Tensor
 
 
@@ -30,6 +31,46 @@ def frombuffer(
         raise ShapeError(what) from None
     made = Tensor.from_numpy(array if array.flags.writeable else array.copy())
     return made.requires_grad_(requires_grad)
+
+
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of numbers, nested lists, an array or a tensor; a tensor that fits is itself unless
+    `copy` is True. With `copy=False` the memory of an array is shared, and what needs a copy is a
+    `DTypeError`.
+
+    >>> x = Tensor([1.0])
+    >>> torpor.asarray(x) is x, torpor.asarray(x, copy=True) is x
+    (True, False)
+    """
+    shared: Any = obj
+    if copy is False and not isinstance(obj, Tensor):
+        shared = Tensor.from_numpy(obj) if isinstance(obj, np.ndarray) else Tensor.from_dlpack(obj)
+    made = as_tensor(shared, dtype, device)
+    if copy is False and made is not shared:
+        raise DTypeError("asarray with copy=False cannot change the format or the device")
+    if isinstance(obj, Tensor) and (copy or requires_grad):
+        made = made.detach() if requires_grad else made
+        made = made.clone() if copy and made.dtype is obj.dtype else made
+    return made.requires_grad_() if requires_grad else made
+
+
+def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
+    """Memory of shape `size`, with anything in it, whose axes lie in the order `physical_layout`,
+    outermost first; `dtype`, `device` and `requires_grad` as for `empty`. A `ShapeError` unless
+    that names each axis once.
+
+    >>> torpor.empty_permuted((2, 3), (1, 0)).stride()
+    (1, 2)
+    """
+    order = [int(axis) for axis in physical_layout]
+    if sorted(order) != list(range(len(size))):
+        raise ShapeError(f"the layout {tuple(order)} does not name each axis of {tuple(size)} once")
+    asked = options.pop("requires_grad", False)
+    made = Tensor.empty([size[axis] for axis in order], **options)
+    return made.permute([order.index(axis) for axis in range(len(order))]).requires_grad_(asked)
 
 
 def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:

@@ -260,6 +260,18 @@ def _float_format(dtype: Any) -> DType:
     return kind
 
 
+def _of_parts(shape: Any, dtype: Any) -> tuple[Any, Any]:
+    """The shape and the format of what numbers are made of: two for each complex one."""
+    if dtype is None or not as_dtype(dtype).is_complex:
+        return shape, dtype
+    return (*shape, 2), as_dtype(dtype).part
+
+
+def _of_format(made: Any, dtype: Any) -> Tensor:
+    """Numbers as they were drawn, those of complex ones put together."""
+    return made.view_as_complex() if made.dtype is not as_dtype(dtype or made.dtype) else made
+
+
 def normal_numbers(
     shape: Any, device: str | None, dtype: Any, generator: Generator | None
 ) -> Tensor:
@@ -313,18 +325,25 @@ class Random(Handle):
         generator: Generator | None = None,
     ) -> Tensor:  # fmt: skip
         """Uniform in [0, 1): multiples of 2**-24 (float64: 2**-53, float16: 2**-11, bfloat16:
-        2**-8).
+        2**-8). Of complex numbers both parts are.
         """
-        made = random_uniform(a_shape(size), device, _float_format(dtype), generator)
-        return _finished(made, requires_grad)
+        shape, part = _of_parts(a_shape(size), dtype)
+        made = random_uniform(shape, device, _float_format(part), generator)
+        return _finished(_of_format(made, dtype), requires_grad)
 
     @staticmethod
     def randn(
         *size: Any, dtype: Any = None, device: str | None = None, requires_grad: bool | None = None,
         generator: Generator | None = None,
     ) -> Tensor:  # fmt: skip
-        """Normal, of mean 0 and variance 1. Box and Muller, 1958."""
-        return _finished(normal_numbers(a_shape(size), device, dtype, generator), requires_grad)
+        """Normal, of mean 0 and variance 1; the parts of complex numbers each of variance 1/2.
+        Box and Muller, 1958.
+        """
+        shape, part = _of_parts(a_shape(size), dtype)
+        made: Any = normal_numbers(shape, device, part, generator)
+        if part is not dtype:
+            made = made * math.sqrt(0.5)
+        return _finished(_of_format(made, dtype), requires_grad)
 
     @staticmethod
     def randint(

@@ -20,7 +20,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.computing import compute, computed, pipeline
 from torpor.tensor.dlpack import given
 from torpor.tensor.formats import class_name, format_of_class
-from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
+from torpor.tensor.handle import Handle, derive, located, make, render_shape, touch
 from torpor.tensor.host import Array, copy_of, is_moved, known_shape, number_in, read, stored
 from torpor.tensor.path import Step
 from torpor.tensor.pending import (
@@ -32,6 +32,7 @@ from torpor.tensor.pending import (
     note_computed,
     taken_along,
 )
+from torpor.tensor.size import Count
 from torpor.tensor.storage import (
     Storage,
     age_of,
@@ -336,7 +337,7 @@ class Realisation(Handle):
         """How many elements there are; called, the shape (or one axis of it) as in PyTorch."""
         shape = self.shape
         count = product(shape)
-        return Size(shape, count) if isinstance(count, int) else told((count,))[0]
+        return Count(shape, count) if isinstance(count, int) else told((count,))[0]
 
     def numel(self) -> Any:
         """How many elements there are."""

@@ -203,8 +203,10 @@ class Reduce(Handle):
         if dtype is None and not self.dtype.is_float:
             raise located(DTypeError("mean needs floats; give dtype= or cast first"), (self,))
         operand: Any = self if dtype is None else self.cast(dtype)
+        if not operand.dtype.is_float:
+            raise located(DTypeError(f"a mean is a float, not {operand.dtype}"), (self,))
         count = _count(self, dim)
-        if type(count) is int and operand.dtype.is_float:
+        if type(count) is int:
             axes = _axes(dim, operand.ndim)
             return derive(_mean_node, (operand,), axes, keepdim, count)
         wide = operand.cast(wide_dtype(operand.dtype))
@@ -338,16 +340,19 @@ class Reduce(Handle):
 
     # --- norms ------------------------------------------------------------------------------------
     @widely
-    def norm(self, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
+    def norm(self, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """(sum of |x|**p) ** (1/p), of all elements or along axes; p may be 0 (how many are not 0),
         inf (the greatest magnitude), -inf (the least), "fro", which is 2, or "nuc", the sum of a
-        matrix' singular values. Squares may be too large or too small for the format.
+        matrix' singular values. Squares may be too large or too small for the format, which is
+        `dtype` where that is given.
 
         >>> Tensor([3.0, 4.0]).norm().item()
         5.0
 
         Its gradient is 0 where it is, as for elements that are 0.
         """
+        if dtype is not None:
+            return self.cast(dtype).norm(p, dim, keepdim)
         if p == "nuc":
             rows, columns = (-2, -1) if dim is None else dim
             sums = self.movedim((rows, columns), (-2, -1)).svd().S.sum(-1, True).unsqueeze(-1)

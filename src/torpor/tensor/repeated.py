@@ -21,11 +21,12 @@ from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, make, paired
 from torpor.tensor.inside import fresh
 from torpor.tensor.mode import default_float, grad_enabled
+from torpor.tensor.size import Size
 from torpor.tensor.watch import active
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _TOLD: Final = frozenset({int, bool, str, type(None), DType})  # whose values are their own keys
-_ROWS: Final = frozenset({tuple, list})
+_ROWS: Final = frozenset({tuple, list, Size})
 LARGEST: Final = 8  # number beside tensors of any sizes: a larger one may be meant as a size
 
 

@@ -34,8 +34,8 @@ _SAME: Final = tuple(
     dim0 axis0
     dim1 axis1
     keepdim keepdims
-    input x x1
-    y x2
+    input x x1 input1
+    y x2 input2
     size shape newshape
     shape sizes size
     other mat2 vec vec2 tensor x2 y b
@@ -55,6 +55,7 @@ _SAME: Final = tuple(
     low from
     high to
     function f func
+    hx state
     """.strip().splitlines()
 )
 _SELF: Final = ("self", "cls")
@@ -176,6 +177,13 @@ def _spelling(name: str, names: Collection[str], apart: str, given: Collection[s
         if name in same and (own or name == apart):
             return own[0] if own else name
     return name
+
+
+def in_words_of(function: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords by a function's own words for them."""
+    code = inspect.unwrap(function).__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {_spelling(name, names, "", options): value for name, value in options.items()}
 
 
 def unexpected(function: str, name: str, names: Iterable[str]) -> TypeError:

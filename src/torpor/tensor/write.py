@@ -267,6 +267,9 @@ class Write(Handle):
         if self.ndim < 2:
             raise located(ShapeError("fill_diagonal_ is of two axes or more"), (self,))
         made: Any = self
+        if self.ndim > 2 and len({*self.shape}) > 1:
+            what = "fill_diagonal_ of more than two axes needs them to be of one length"
+            raise located(ShapeError(what), (self,))
         height, width = known_shape(self.shape[:2])
         step = width + 1 if wrap and self.ndim == 2 else max(height, 1)
         for start in range(0, height, step):

@@ -1,5 +1,6 @@
 """Kernels of small floats: the interpreter, which has all, against LLVM's integers."""
 
+import math
 from fractions import Fraction
 from functools import cache
 from random import Random
@@ -114,3 +115,20 @@ def test_integers_are_rounded_once(dtype):
         if abs(value) <= dtype.largest:
             got = cast(np.array([value]), dtypes.int64, dtype)
             assert float(got[0]) == nearest(Fraction(value), dtype)
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("small", [dtypes.float8_e4m3fn, dtypes.float8_e5m2], ids=repr)
+def test_nan_has_the_bits_that_pytorch_gives_it(small, source, device):
+    numbers = Tensor([math.nan, -math.nan, 1.0], device=device).cast(source).realize()
+    one = 0x3C if small is dtypes.float8_e5m2 else 0x38
+    assert numbers.cast(small).view(dtypes.uint8).tolist() == [0x7F, 0xFF, one]
+    made = Tensor([math.nan], dtype=small, device=device), Tensor(math.nan, dtype=small)
+    assert [x.view(dtypes.uint8).sum().item() for x in made] == [0x7F, 0x7F]
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_infinities_of_float8_e5m2(device):
+    found = Tensor([math.inf, -math.inf, 1e9], device=device).cast(dtypes.float8_e5m2)
+    assert found.view(dtypes.uint8).tolist() == [0x7C, 0xFC, 0x7C]

@@ -141,3 +141,33 @@ def test_a_sum_beside_a_store_of_more_loops_has_its_own(size, axis):
         stored, counted = program(Tensor(some), Tensor(row))
         assert (stored.numpy() == expected).all()
         assert (counted.numpy() == np.count_nonzero(expected, axis)).all()
+
+
+def test_a_sum_that_is_made_of_another_gets_a_loop_behind_it():
+    square = load(1, (ROW, 40), (COLUMN, 8), (STEP, 1))
+    first = total(square * square, STEP)
+    later = total(square / first, STEP)
+    parted = fission_loops(kernel(later + first + total(square, STEP)))
+    steps = [r for n in parted.toposort() if n.op is Ops.REDUCE for r in closed_by(n)]
+    assert len(steps) == 3 and len(set(steps)) == 2  # those that wait for nothing share theirs
+    lines = linearise(parted)
+    assert [n.op for n in lines].count(Ops.END) == 4
+
+
+def test_a_condition_of_an_index_that_another_sum_decides():
+    """Where the deviation is 0 nobody wants what the index picks."""
+    index, numbers = Tensor([2, 0, 1, 3]), np.array([0.4, 1.4, 2.4, 3.4])
+    x = Tensor(numbers, requires_grad=True)
+    picked = x.gather(0, index)
+    made = picked * (picked.std() + 1)
+    made.backward(made.ones_like(), create_graph=True)
+    slope = x.grad
+    slope.numpy()
+    (found,) = slope.square().sum().gradient(x)
+    away, deviation = numbers - numbers.mean(), numbers.std(ddof=1)
+    by_mean = numbers.sum() / (3 * deviation)
+    first = deviation + 1 + by_mean * away
+    hessian = np.outer(np.ones(4), away) / (3 * deviation)
+    hessian = hessian + hessian.T
+    hessian += by_mean * (np.eye(4) - 0.25 - np.outer(away, away) / (3 * deviation**2))
+    np.testing.assert_allclose(found.numpy(), 2 * hessian @ first, rtol=1e-9)

@@ -44,7 +44,7 @@ def to_small(value: Array, dtype: DType) -> Array:
         low = value & 0x7FF  # collected in one bit where float64, which has 53, would round it
         large = np.abs(value.astype(np.float64)) >= 1 << 53
         value = np.where(large & (low != 0), value - low + 0x400, value)
-    return to_odd(value.astype(np.float64)).astype(dtype.numpy)
+    return dtype.array(to_odd(value.astype(np.float64)))
 
 
 def cast(value: Array, source: DType, dtype: DType) -> Array:
@@ -55,8 +55,7 @@ def cast(value: Array, source: DType, dtype: DType) -> Array:
         return to_integer(value, dtype)
     if dtype in SMALL_FLOATS and value.dtype.itemsize >= 4 and source is not dtypes.float32:
         return to_small(value, dtype)
-    converted: Array = value.astype(dtype.numpy)
-    return converted
+    return dtype.array(value)
 
 
 def bitcast(value: Array, dtype: DType) -> Array:

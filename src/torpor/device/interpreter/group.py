@@ -110,7 +110,7 @@ class Groups:
 
     def _leaf(self, node: UOp) -> Array:
         if node.op is Ops.CONST:
-            return np.array([node.arg], node.dtype.numpy)
+            return node.dtype.array([node.arg])
         if node.op is Ops.LANES:
             return np.arange(node.dtype.count, dtype=node.dtype.numpy)[None]
         if node.op is Ops.VARIABLE:

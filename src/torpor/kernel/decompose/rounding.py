@@ -35,6 +35,15 @@ def _special(small: DType) -> int:
     return exponents if small.infinite else (1 << (small.bits - 1)) - 1
 
 
+def nan_bits(small: DType) -> int:
+    """The bits, without sign, of the NaN that a cast makes: the first bit of the fraction, and of 8
+    bits all, as processors that have such formats make it (PTX ISA, `cvt`).
+    """
+    if small.bits == 8:
+        return (1 << (small.bits - 1)) - 1
+    return _special(small) | (1 << (small.fraction - 1))
+
+
 def _overflow(small: DType) -> float:
     """The least float32 that rounds to more than the format's largest number."""
     last = 2.0 ** (math.frexp(small.largest)[1] - 1 - small.fraction)
@@ -95,8 +104,7 @@ def encode(x: UOp, small: DType) -> UOp:
     normal = (bits - _rebias(small)) >> dropped
     finite = (size < small.smallest_normal).where(denormal, normal)
     least = _special(small)
-    nan = least | (1 << (small.fraction - 1)) if small.infinite else least
-    special = x.ne(x).where(bits.const_like(nan), bits.const_like(least))
+    special = x.ne(x).where(bits.const_like(nan_bits(small)), bits.const_like(least))
     packed = (size < math.inf).where(finite, special)
     return ((sign_bit(x) >> (_SINGLE.bits - small.bits)) | packed).cast(short)
 
@@ -151,4 +159,4 @@ def with_sticky_bits(n: UOp, low: int, exact: int) -> UOp:
     return ((n < limit) & (n.const_like(-limit) < n)).where(n, short)
 
 
-__all__ = ["decode", "encode", "round_in_single", "single_to_odd", "with_sticky_bits"]
+__all__ = ["decode", "encode", "nan_bits", "round_in_single", "single_to_odd", "with_sticky_bits"]

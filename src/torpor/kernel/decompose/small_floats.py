@@ -15,8 +15,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-import numpy as np
-
 from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes, from_name
 from torpor.ir import Ops, PatternMatcher, UOp, UPat
 from torpor.ir.ops import ALU, COMPARE
@@ -107,7 +105,7 @@ def use_of_constant(node: UOp, x: UOp) -> UOp:
     if node.op is Ops.CAST:
         return UOp.const(node.dtype, x.arg)
     word = _word(x)
-    pattern = np.float64(x.arg).astype(x.dtype.numpy).view(word.numpy)
+    pattern = x.dtype.scalar().array(float(x.arg)).view(word.numpy)
     return UOp.const(word, int(pattern)).bitcast(node.dtype)
 
 
