@@ -335,8 +335,7 @@ class Realisation(Handle):
     @property
     def size(self) -> Any:
         """How many elements there are; called, the shape (or one axis of it) as in PyTorch."""
-        shape = self.shape
-        count = product(shape)
+        count = product(shape := self.shape)
         return Count(shape, count) if isinstance(count, int) else told((count,))[0]
 
     def numel(self) -> Any:
