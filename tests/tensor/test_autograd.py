@@ -79,6 +79,20 @@ def test_a_gradient_is_kept_once_however_often_it_is_asked_for():
     assert (y.grad.tolist(), other.grad, x.grad.tolist()) == ([6.0], None, [36.0])
 
 
+def test_what_is_kept_is_what_all_hooks_made_of_a_gradient_also_later_ones():
+    x = Tensor([2.0], requires_grad=True)
+    y = x * 3
+    y.retain_grad()
+    later = y.register_hook(lambda g: g * 10)
+    y.register_hook(lambda g: g + 1)
+    (y * y).sum().backward(retain_graph=True)
+    assert (y.grad.tolist(), x.grad.tolist()) == ([121.0], [363.0])
+    later.remove()
+    y.grad = None
+    (y * y).sum().backward()
+    assert (y.grad.tolist(), y.retains_grad) == ([13.0], True)
+
+
 def test_inputs_that_nothing_depends_on():
     x, y = Tensor([2.0], requires_grad=True), Tensor([3.0], requires_grad=True)
     with pytest.raises(GradientError, match="allow_unused"):
