@@ -245,3 +245,58 @@ def test_gradients_that_are_looked_at_before_they_are_forgotten() -> None:
     for kept in (None, Tensor([5.0, 5.0]), None, Tensor([6.0, 6.0])):
         weight.grad = kept
         assert step(Tensor([1.0])).item() == (1.0 if kept is None else 2.0)
+
+
+def test_leaves_that_a_step_makes_are_its_own() -> None:
+    weight = Tensor([1.0, 2.0], requires_grad=True)
+    calls = StringIO()
+
+    @torpor.jit
+    def moved(x: Tensor) -> Tensor:
+        calls.write(".")
+        weight.grad = None
+        x, other = x.detach().requires_grad_(), x.clone().requires_grad_()
+        (x * weight + other * other * 3).sum().backward()
+        assert x.grad is not None and other.grad is not None
+        return x + x.grad + other.grad
+
+    for number in range(4):
+        assert moved(Tensor([1.0, number])).tolist() == [8.0, 7.0 * number + 2]
+        assert weight.grad is not None and weight.grad.tolist() == [1.0, number]
+    assert calls.getvalue() == ".."  # the second finds the weight with a gradient
+
+
+def test_leaves_that_a_step_makes_and_gives_back_keep_their_gradients() -> None:
+    @torpor.jit
+    def squared(x: Tensor) -> Tensor:
+        x = x.clone().requires_grad_()
+        (x * x).sum().backward()
+        return x
+
+    for number in range(4):
+        leaf = squared(Tensor([1.0, number]))
+        assert leaf.grad is not None and leaf.grad.tolist() == [2.0, 2.0 * number]
+
+
+def test_freezing_and_letting_go_each_time_is_traced_once() -> None:
+    critic, maker = nn.Linear(2, 1), nn.Linear(2, 2)
+    optimiser = nn.optim.SGD(maker.parameters(), lr=0.5)
+    before = [p.tolist() for p in critic.parameters()]
+    calls = StringIO()
+
+    @torpor.jit
+    def step(x: Tensor) -> Tensor:
+        calls.write(".")
+        critic.requires_grad_(False)
+        optimiser.zero_grad()
+        loss = critic(maker(x)).mean()
+        loss.backward()
+        optimiser.step()
+        critic.requires_grad_(True)
+        return loss
+
+    losses = [step(Tensor(INPUTS[0, :, :2])).item() for _ in range(6)]
+    assert losses == sorted(losses, reverse=True) and losses[0] > losses[-1]
+    assert [p.tolist() for p in critic.parameters()] == before
+    assert all(p.requires_grad and p.grad is None for p in critic.parameters())
+    assert calls.getvalue() == "."

@@ -1,5 +1,7 @@
 """PyTorch's autograd by its names: functions with a gradient of their own, hooks, modes."""
 
+import copy
+
 import pytest
 
 import torpor
@@ -320,3 +322,29 @@ def test_a_hook_after_accumulation_may_take_the_step():
     x.register_post_accumulate_grad_hook(lambda leaf: leaf.sub_(leaf.grad))
     (x * 3).sum().backward()
     assert x.tolist() == [-2, -1]
+
+
+def test_a_leaf_that_is_frozen_and_let_go_is_the_leaf_that_it_was():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    before = (x * x).sum()
+    x.requires_grad = False
+    assert not (x * 3).requires_grad
+    copied = copy.deepcopy(x)
+    x += 1
+    x.requires_grad = True
+    (x * 5).sum().backward()
+    before.backward()
+    assert x.grad.tolist() == [7.0, 9.0]
+    copied.requires_grad = True
+    (copied * 2).sum().backward()
+    assert (copied.grad.tolist(), x.grad.tolist()) == ([2.0, 2.0], [7.0, 9.0])
+
+
+def test_freezing_and_letting_go_in_a_loop_leaves_graphs_as_they_are():
+    x, lengths = Tensor([1.0, 2.0], requires_grad=True), set()
+    for _ in range(4):
+        x.requires_grad = False
+        assert (x * 3).sum().item() == 9
+        x.requires_grad = True
+        lengths.add(len((x * x)._storage.base.toposort()))
+    assert len(lengths) == 1

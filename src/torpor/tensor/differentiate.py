@@ -74,6 +74,17 @@ def is_parameter(tensor: Handle) -> bool:
     return tensor.requires_grad or (path is not None and path.arg == _RESTING)
 
 
+def _rests(tensor: Handle) -> bool:
+    """Whether it is a leaf that does not require a gradient now, and will be the same leaf again:
+    graphs stay the same where a loop freezes parameters and lets them go.
+    """
+    path = tensor._path
+    if path is None or path.arg != _RESTING or path.previous is None:
+        return False
+    before = path.previous
+    return before.kind == "leaf" and _leaves.get(before.arg) is tensor
+
+
 def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
     """The leaves below `root` through which gradients flow, by identity.
 
@@ -224,8 +235,9 @@ class Differentiate(Handle):
     __slots__ = ()
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Make it a leaf that gradients are asked for, or let go of that; itself. `GradientError`
-        for formats other than floats, and for letting go of what is no leaf.
+        """Make it a leaf that gradients are asked for, or let go of that; itself. What let go of it
+        and asks again is the leaf that it was. `GradientError` for formats other than floats, and
+        for letting go of what is no leaf.
         """
         if not requires_grad:
             if self._path is not None and self._path.leaf:
@@ -237,7 +249,11 @@ class Differentiate(Handle):
             if not self.dtype.is_float:
                 what = f"only floats can require a gradient, not {self.dtype}"
                 raise located(GradientError(what), (self,))
-            make_leaf(self)
+            if _rests(self):
+                self._path = self._path.previous  # type: ignore[union-attr]
+                self._stamp -= 1
+            else:
+                make_leaf(self)
         return self  # type: ignore[return-value]
 
     def _require(self, asked: bool) -> None:
