@@ -17,7 +17,7 @@ from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
 from torpor.tensor.mode import anomaly, grad_enabled, set_grad_enabled
-from torpor.tensor.path import Step
+from torpor.tensor.path import RESTING, Step
 from torpor.tensor.pending import note_detached, note_gradients, wait
 from torpor.tensor.spelling import spelled
 from torpor.tensor.storage import reads_computed, sources_lost
@@ -33,7 +33,6 @@ _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDict
 _spent: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 # By leaf: what is called with it after something was added to its gradient.
 accumulated: Final[dict[int, list[Callable[[Any], Any]]]] = {}
-_RESTING: Final = "resting"  # a leaf that has let go of requiring a gradient
 SEVERED: Final = -1  # identity of LEAF nodes whose graph is gone: results of a jitted function
 
 
@@ -71,7 +70,7 @@ def leaf_number(tensor: Handle) -> int | None:
 def is_parameter(tensor: Handle) -> bool:
     """Whether it requires a gradient, or is a leaf that did."""
     path = tensor._path
-    return tensor.requires_grad or (path is not None and path.arg == _RESTING)
+    return tensor.requires_grad or (path is not None and path.arg == RESTING)
 
 
 def _rests(tensor: Handle) -> bool:
@@ -79,7 +78,7 @@ def _rests(tensor: Handle) -> bool:
     graphs stay the same where a loop freezes parameters and lets them go.
     """
     path = tensor._path
-    if path is None or path.arg != _RESTING or path.previous is None:
+    if path is None or path.arg != RESTING or path.previous is None:
         return False
     before = path.previous
     return before.kind == "leaf" and _leaves.get(before.arg) is tensor
@@ -241,7 +240,7 @@ class Differentiate(Handle):
         """
         if not requires_grad:
             if self._path is not None and self._path.leaf:
-                self._path = Step(self._path, "detach", _RESTING, self._current())
+                self._path = Step(self._path, "detach", RESTING, self._current())
                 self._stamp -= 1
             elif self.requires_grad:
                 raise located(GradientError("only a leaf can stop requiring a gradient"), (self,))
