@@ -10,7 +10,7 @@ from typing import Any
 
 from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
-from torpor.nn import hooks, module_state, state
+from torpor.nn import hooks, module_state, registries, state
 from torpor.tensor import Tensor, mode
 from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
@@ -84,6 +84,9 @@ class Module:
     share_memory: Any = Absent("share_memory", "Module")
     register_backward_hook: Any = Absent("register_backward_hook", "Module")
     _hooks: hooks.Hooks | None = None
+    _modules: Any = registries.Registered(lambda member: isinstance(member, Module))
+    _parameters: Any = registries.Registered(registries.is_trained)
+    _buffers: Any = registries.Registered(registries.is_buffer)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
