@@ -224,10 +224,11 @@ class Module:
         return among[target]
 
     def state_dict(
-        self, destination: Any = None, prefix: str = "", keep_vars: bool = True
+        self, destination: Any = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Tensor]:
-        """Every tensor by its dotted name: those themselves, or without `keep_vars` views of them
-        that are not trained. They are put into `destination`, if there is one.
+        """Every tensor by its dotted name: views of them that are not trained, so that writing to
+        one writes to the module's; with `keep_vars` those themselves. They are put into
+        `destination`, if there is one.
         """
         found: dict[str, Tensor] = {} if destination is None else destination
         module_state.give(self, found, prefix, keep_vars)
