@@ -300,3 +300,55 @@ def test_freezing_and_letting_go_each_time_is_traced_once() -> None:
     assert [p.tolist() for p in critic.parameters()] == before
     assert all(p.requires_grad and p.grad is None for p in critic.parameters())
     assert calls.getvalue() == "."
+
+
+def test_gradients_that_one_function_adds_up_and_another_takes_away() -> None:
+    def trained(wrap: Callable[..., Any]) -> tuple[list[Any], int]:
+        weight = Tensor([1.0, 2.0], requires_grad=True)
+        optimiser = nn.optim.SGD([weight], lr=0.25)
+        calls = StringIO()
+
+        def part(x: Tensor) -> Tensor:
+            calls.write(".")
+            loss = (weight * x).square().sum()
+            loss.backward()
+            return loss
+
+        def update() -> Tensor:
+            calls.write(".")
+            norm = nn.utils.clip_grad_norm_([weight], 1.0)
+            optimiser.step()
+            optimiser.zero_grad()
+            return norm
+
+        part, update, found = wrap(part), wrap(update), []
+        for number in range(12):
+            found.append(part(Tensor([0.5, number / 8])).item())
+            if number % 3 == 2:
+                found += [update().item(), *weight.tolist()]
+        return found, len(calls.getvalue())
+
+    plain, _ = trained(lambda function: function)
+    jitted, calls = trained(torpor.jit)
+    np.testing.assert_allclose(jitted, plain, rtol=1e-6)
+    assert calls == 3  # the first part finds no gradient, the second one
+
+
+def test_an_argument_that_is_made_a_leaf_is_one_after_each_call() -> None:
+    weight = Tensor([1.0, 2.0], requires_grad=True)
+
+    @torpor.jit
+    def slope(x: Tensor) -> Tensor:
+        weight.grad = None
+        x.requires_grad_()
+        (x * weight).sum().backward()
+        assert x.grad is not None
+        return x.grad * 1
+
+    for _ in range(5):
+        x = Tensor([3.0, 4.0])
+        assert slope(x).tolist() == [1.0, 2.0]
+        assert x.requires_grad and x.grad is not None
+        (x * 2).sum().backward()
+        assert x.grad.tolist() == [3.0, 4.0]
+    assert "requires a gradient" in torpor.explain(slope)

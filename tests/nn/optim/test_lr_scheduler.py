@@ -418,3 +418,16 @@ def test_a_group_that_comes_after_a_plateau_or_after_functions_of_other_groups()
     optimiser.add_param_group({"params": [Tensor.zeros(2, requires_grad=True)]})
     with pytest.raises(TorporError, match="nothing for a later group"):
         halved.step()
+
+
+def test_restarts_by_parts_of_epochs():
+    optimiser = optim.SGD([Tensor.zeros(2, requires_grad=True)], lr=0.1)
+    schedule = lr_scheduler.CosineAnnealingWarmRestarts(optimiser, T_0=2, T_mult=2)
+    found = []
+    for epoch in (0.5, 1.75, 2.25, 5.5, None):  # the last goes on from there
+        schedule.step(epoch)
+        found.append(round(optimiser.param_groups[0]["lr"], 6))
+    assert found == [0.085355, 0.003806, 0.099039, 0.003806, 0.099039]
+    assert schedule.last_epoch == 6
+    with pytest.raises(TorporError, match="epoch is between 0"):
+        schedule.step(-1)

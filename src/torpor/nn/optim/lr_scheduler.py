@@ -149,7 +149,7 @@ class CosineAnnealingLR(LRScheduler):
 
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half waves that begin again after `T_0` steps, each `T_mult` times as long as the one before:
-    Loshchilov and Hutter, 2017, arXiv:1608.03983.
+    Loshchilov and Hutter, 2017, arXiv:1608.03983. `step` takes parts of epochs, too.
     """
 
     options = {"T_0": REQUIRED, "T_mult": 1, "eta_min": 0.0}
@@ -157,9 +157,19 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def begin(self) -> None:
         within("T_0", self.T_0, 1)
         within("T_mult", self.T_mult, 1)
+        self.part = 0.0  # of an epoch, beyond the last
+
+    def step(self, epoch: float | None = None) -> None:
+        if epoch is None:
+            super().step()
+            return
+        within("epoch", epoch, 0)
+        whole = math.floor(epoch)
+        self.part = epoch - whole
+        super().step(whole)
 
     def rate(self, base: float, now: float, place: int) -> Any:
-        at, length = self.last_epoch, self.T_0
+        at, length = self.last_epoch + self.part, self.T_0
         if self.T_mult == 1:
             at %= length
         while at >= length:
