@@ -77,6 +77,7 @@ assert x.shape[0].render() == "(n*2)", x.shape[0].render()
         ("torpor.distributions.normal", "torpor.nn.distributions"),
         ("torpor.distributions.transforms", "torpor.nn.distributions"),
         ("torpor.optim.adam", "torpor.nn.optim"),
+        ("torpor.autograd.function", "torpor.tensor.autograd"),
     ],
 )
 def test_what_is_elsewhere_is_imported_once(name, place):
@@ -84,3 +85,29 @@ def test_what_is_elsewhere_is_imported_once(name, place):
     assert found is importlib.import_module(place) and found.__name__ == place
     with pytest.raises(ModuleNotFoundError, match=name):
         importlib.import_module(f"{name}.nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "thing"),
+    [
+        ("nn.parameter", "Parameter"),
+        ("nn.modules", "batchnorm.BatchNorm2d"),
+        ("nn.utils.clip_grad", "clip_grad_norm_"),
+        ("nn.data.dataloader", "default_collate"),
+        ("optim.adam", "Adam"),
+        ("distributions.kl", "kl_divergence"),
+        ("distributions.normal", "Normal"),
+        ("autograd.function", "Function"),
+    ],
+)
+def test_modules_inside_are_attributes_without_an_import(name, thing, tmp_path):
+    room = name.rpartition(".")[0]
+    last = thing.rpartition(".")[2]
+    program = f"import torpor\nassert torpor.{name}.{thing} is torpor.{room}.{last}"
+    modules_after(program, tmp_path)
+
+
+@pytest.mark.parametrize("room", ["nn.utils", "nn.data"])
+def test_rooms_say_what_they_have_instead_of_a_missing_name(room):
+    with pytest.raises(AttributeError, match=f"torpor.{room} has no 'nothing'"):
+        _ = importlib.import_module(f"torpor.{room}").nothing

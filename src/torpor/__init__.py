@@ -181,18 +181,6 @@ DTYPES: Final = tuple(
     cdouble
     """.split()  # noqa: SIM905 (a table that is read)
 )
-# Modules of PyTorch's inside of a room, all of whose names are the room's own.
-_INSIDE: Final = {
-    "torpor.nn": "parameter modules activation batchnorm container conv dropout instancenorm "
-    "linear loss normalization padding pooling rnn sparse upsampling",
-    "torpor.nn.utils": "clip_grad convert_parameters fusion",
-    "torpor.nn.data": "dataloader dataset distributed sampler",
-    "torpor.nn.optim": "adadelta adagrad adam adamax adamw asgd nadam radam rmsprop rprop sgd",
-    "torpor.nn.distributions": "bernoulli beta binomial categorical cauchy constraint_registry "
-    "dirichlet distribution exponential gamma gumbel half_normal independent kl laplace log_normal "
-    "mixture_same_family multinomial multivariate_normal normal one_hot_categorical poisson "
-    "relaxed_bernoulli relaxed_categorical studentT transformed_distribution transforms uniform",
-}
 _ROOMS: Final = frozenset({"ir", "view", "kernel", "source", "capture"})
 
 
@@ -242,8 +230,10 @@ class _Elsewhere:
         if room == "torpor":
             place, attribute = PLACES.get(last, (name, None))
             return importlib.import_module(place) if place != name and attribute is None else None
+        if room == "torpor.base":  # which says below what is inside of others
+            return None
         parent = sys.modules[room]
-        if last in _INSIDE.get(parent.__name__, "").split():
+        if last in importlib.import_module("torpor.base.missing").INSIDE.get(parent.__name__, ()):
             return parent
         if parent.__name__ == room:
             return None

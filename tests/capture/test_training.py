@@ -267,3 +267,110 @@ def test_a_result_with_a_graph_is_in_memory_already() -> None:
     wanted = (INPUTS[0, :, :1] * TARGETS[0]).sum(0)
     np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-5)
     np.testing.assert_allclose(again.detach().numpy(), wanted, rtol=1e-5)
+
+
+def test_leaves_that_a_step_makes_are_its_own() -> None:
+    weight = Tensor([1.0, 2.0], requires_grad=True)
+    calls = StringIO()
+
+    @torpor.jit
+    def moved(x: Tensor) -> Tensor:
+        calls.write(".")
+        weight.grad = None
+        x, other = x.detach().requires_grad_(), x.clone().requires_grad_()
+        (x * weight + other * other * 3).sum().backward()
+        assert x.grad is not None and other.grad is not None
+        return x + x.grad + other.grad
+
+    for number in range(4):
+        assert moved(Tensor([1.0, number])).tolist() == [8.0, 7.0 * number + 2]
+        assert weight.grad is not None and weight.grad.tolist() == [1.0, number]
+    assert calls.getvalue() == ".."  # the second finds the weight with a gradient
+
+
+def test_leaves_that_a_step_makes_and_gives_back_keep_their_gradients() -> None:
+    @torpor.jit
+    def squared(x: Tensor) -> Tensor:
+        x = x.clone().requires_grad_()
+        (x * x).sum().backward()
+        return x
+
+    for number in range(4):
+        leaf = squared(Tensor([1.0, number]))
+        assert leaf.grad is not None and leaf.grad.tolist() == [2.0, 2.0 * number]
+
+
+def test_freezing_and_letting_go_each_time_is_traced_once() -> None:
+    critic, maker = nn.Linear(2, 1), nn.Linear(2, 2)
+    optimiser = nn.optim.SGD(maker.parameters(), lr=0.5)
+    before = [p.tolist() for p in critic.parameters()]
+    calls = StringIO()
+
+    @torpor.jit
+    def step(x: Tensor) -> Tensor:
+        calls.write(".")
+        critic.requires_grad_(False)
+        optimiser.zero_grad()
+        loss = critic(maker(x)).mean()
+        loss.backward()
+        optimiser.step()
+        critic.requires_grad_(True)
+        return loss
+
+    losses = [step(Tensor(INPUTS[0, :, :2])).item() for _ in range(6)]
+    assert losses == sorted(losses, reverse=True) and losses[0] > losses[-1]
+    assert [p.tolist() for p in critic.parameters()] == before
+    assert all(p.requires_grad and p.grad is None for p in critic.parameters())
+    assert calls.getvalue() == "."
+
+
+def test_gradients_that_one_function_adds_up_and_another_takes_away() -> None:
+    def trained(wrap: Callable[..., Any]) -> tuple[list[Any], int]:
+        weight = Tensor([1.0, 2.0], requires_grad=True)
+        optimiser = nn.optim.SGD([weight], lr=0.25)
+        calls = StringIO()
+
+        def part(x: Tensor) -> Tensor:
+            calls.write(".")
+            loss = (weight * x).square().sum()
+            loss.backward()
+            return loss
+
+        def update() -> Tensor:
+            calls.write(".")
+            norm = nn.utils.clip_grad_norm_([weight], 1.0)
+            optimiser.step()
+            optimiser.zero_grad()
+            return norm
+
+        part, update, found = wrap(part), wrap(update), []
+        for number in range(12):
+            found.append(part(Tensor([0.5, number / 8])).item())
+            if number % 3 == 2:
+                found += [update().item(), *weight.tolist()]
+        return found, len(calls.getvalue())
+
+    plain, _ = trained(lambda function: function)
+    jitted, calls = trained(torpor.jit)
+    np.testing.assert_allclose(jitted, plain, rtol=1e-6)
+    assert calls == 3  # the first part finds no gradient, the second one
+
+
+def test_an_argument_that_is_made_a_leaf_is_one_after_each_call() -> None:
+    weight = Tensor([1.0, 2.0], requires_grad=True)
+
+    @torpor.jit
+    def slope(x: Tensor) -> Tensor:
+        weight.grad = None
+        x.requires_grad_()
+        (x * weight).sum().backward()
+        assert x.grad is not None
+        return x.grad * 1
+
+    for _ in range(5):
+        x = Tensor([3.0, 4.0])
+        assert slope(x).tolist() == [1.0, 2.0]
+        assert x.requires_grad and x.grad is not None
+        (x * 2).sum().backward()
+        assert x.grad.tolist() == [3.0, 4.0]
+    assert "requires a gradient" in torpor.explain(slope)

@@ -21,6 +21,39 @@ def test_members_have_numbers_or_names_in_the_state():
     assert [type(layer).__name__ for layer in both] == ["ReLU", "Tanh"]
 
 
+def test_attributes_that_are_set_go_inside():
+    net = nn.Sequential({"first": nn.Linear(2, 3), "head": nn.Linear(3, 4)})
+    net.head = nn.Linear(3, 7)
+    assert net(Tensor.ones(1, 2)).shape == (1, 7) and net[1] is net.head
+    net.last = nn.Linear(7, 1)
+    assert (len(net), net(Tensor.ones(1, 2)).shape) == (3, (1, 1))
+    assert list(net.state_dict())[-1] == "last.bias"
+    del net.last
+    assert (len(net), hasattr(net, "last")) == (2, False)
+    net.scale, net.note = nn.Parameter(Tensor.ones(1)), "a text"
+    assert (len(net), "scale" in net.state_dict(), net.note) == (2, True, "a text")
+    heads = nn.ModuleDict({"a": nn.Linear(1, 1)})
+    heads.a, heads.b = nn.ReLU(), nn.Tanh()
+    assert [type(head) for head in heads.values()] == [nn.ReLU, nn.Tanh]
+    with pytest.raises(AttributeError):
+        del heads.c
+
+
+def test_modules_are_replaced_while_they_are_walked_through():
+    net = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Sequential(nn.BatchNorm1d(4)))
+
+    def replace(module):
+        for name, child in module.named_children():
+            if isinstance(child, nn.BatchNorm1d):
+                setattr(module, name, nn.LayerNorm(child.num_features))
+            else:
+                replace(child)
+
+    replace(net)
+    assert not any(isinstance(module, nn.BatchNorm1d) for module in net.modules())
+    assert net(Tensor.ones(1, 2)).mean(1).abs().item() < 1e-6
+
+
 def test_lists_change():
     layers = nn.ModuleList(nn.Linear(n, 1) for n in (1, 2))
     layers.append(nn.Linear(3, 1)).extend([nn.Linear(4, 1)])

@@ -7,7 +7,7 @@ import pytest
 
 import torpor
 import torpor.nn.functional as F
-from torpor import Tensor
+from torpor import Tensor, explain, jit
 from torpor.base.errors import ShapeError, ValueRangeError
 
 X, Y = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]]), np.array([[1.0, -1, 1], [-1, 1, -1]])
@@ -165,6 +165,22 @@ def test_ctc_of_what_cannot_be_read():
     assert found[:3, 0].all() and not found[3].any() and not found[:, 1].any()
     (slopes,) = F.ctc_loss(x, *labels, zero_infinity=True).gradient(x)
     assert (slopes.numpy()[:, 0] == 0).all() and (slopes.numpy()[:, 1] != 0).all()
+
+
+def test_lengths_of_ctc_that_are_tensors_are_no_numbers_of_a_jitted_step():
+    raw = RANDOM.normal(size=(5, 2, 3))
+    logs = raw - np.log(np.exp(raw).sum(-1, keepdims=True))
+    targets, seen, wanted = [[1, 2], [2, 1]], [[5, 4], [3, 5], [4, 4]], [[2, 1], [1, 2], [0, 2]]
+    step = jit(lambda *given: F.ctc_loss(T(logs), *given, reduction="none"))
+    for steps, labels in zip(seen, wanted, strict=True):
+        found = step(Tensor(targets), Tensor(steps), Tensor(labels)).numpy()
+        rows = [paths(logs[: steps[n], n], targets[n][: labels[n]], 0) for n in range(2)]
+        np.testing.assert_allclose(found, rows)
+        plain = F.ctc_loss(T(logs), Tensor(targets), steps, labels, reduction="none")
+        np.testing.assert_allclose(plain.numpy(), rows)
+    assert "trace 2" not in explain(step) and "runs as it is" not in explain(step)
+    with pytest.raises(ValueRangeError, match="each of target_lengths is between 0 and 2"):
+        step(Tensor(targets), Tensor([5, 5]), Tensor([2, 3]))
 
 
 def test_bilinear_and_linear_cross_entropy():

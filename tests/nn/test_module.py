@@ -127,6 +127,23 @@ def test_tensors_that_do_not_require_a_gradient_for_now_stay_parameters():
     assert not isinstance(fixed.detach(), nn.Parameter)
 
 
+def test_frozen_parameters_stay_parameters_whatever_is_done_to_the_model():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).requires_grad_(False)
+
+    def count(one):
+        return len(list(one.parameters()))
+
+    state = {name: value.detach() + 1 for name, value in model.state_dict().items()}
+    model.load_state_dict(state)
+    assert (count(model), count(copy.deepcopy(model))) == (4, 4)
+    assert count(pickle.loads(pickle.dumps(model))) == 4
+    model[0].weight += 1
+    model[0].weight.realize()
+    assert (count(model), count(model.to("float64"))) == (4, 4)
+    assert not any(p.requires_grad for p in model.parameters())
+    assert sum(p.requires_grad for p in model.requires_grad_().parameters()) == 4
+
+
 def test_buffers_that_are_not_persistent_move_and_are_not_saved():
     net = nn.Module()
     net.register_buffer("mask", Tensor.ones(2), persistent=False)

@@ -1,7 +1,9 @@
 """Hooks around a module's state, and state beside tensors: what PyTorch's modules do."""
 
+import copy
 import io
 
+import numpy as np
 import pytest
 
 import torpor
@@ -174,3 +176,30 @@ def test_modules_inside_are_asked_for_their_own_part():
 
 def test_pytorch_asks_them_alike():
     assert own_parts(torpor) == own_parts(pytest.importorskip("torch"))
+
+
+def test_a_state_is_views_that_are_not_trained():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[1].weight = model[0].weight
+    state = model.state_dict()
+    assert not any(tensor.requires_grad for tensor in state.values())
+    assert state["0.weight"] is state["1.weight"]
+    state["0.weight"].fill_(3)
+    assert model[1].weight.tolist() == [[3, 3], [3, 3]] and model[1].weight.requires_grad
+    model(Tensor.ones(1, 2)).sum().backward()
+    assert model.state_dict(keep_vars=True)["0.weight"] is model[0].weight
+
+
+def test_states_are_averaged_as_models_of_several_clients_are():
+    clients = [nn.Linear(2, 1) for _ in range(3)]
+    states = [copy.deepcopy(client.state_dict()) for client in clients]
+    mean = copy.deepcopy(states[0])
+    for name in mean:
+        for state in states[1:]:
+            mean[name] += state[name]
+        mean[name] = mean[name] / len(states)
+    whole = nn.Linear(2, 1)
+    whole.load_state_dict(mean)
+    expected = sum(client.weight.detach().numpy() for client in clients) / 3
+    np.testing.assert_allclose(whole.weight.detach().numpy(), expected, rtol=1e-6)
+    assert clients[0].weight.tolist() == states[0]["weight"].tolist()

@@ -33,14 +33,14 @@ LAYERS = {
 def test_tensors_begin_again_where_pytorchs_do(name, given):
     layer = getattr(nn, name)(*given)
     assert hasattr(getattr(pytest.importorskip("torch").nn, name), "reset_parameters")
-    tensors = layer.state_dict()
+    tensors = layer.state_dict(keep_vars=True)
     with torpor.no_grad():
         for one in tensors.values():
             one.fill_(77)
     layer.reset_parameters()
     torpor.manual_seed(0)
-    other = getattr(nn, name)(*given).state_dict()
-    again = layer.state_dict()
+    other = getattr(nn, name)(*given).state_dict(keep_vars=True)
+    again = layer.state_dict(keep_vars=True)
     for key, one in tensors.items():
         assert again[key] is one
         assert one.requires_grad == other[key].requires_grad

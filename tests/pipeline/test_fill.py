@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from torpor import RecompileWarning, Tensor, dtypes, jit
+from torpor import Context, RecompileWarning, Tensor, dtypes, jit, profile
 from torpor.pipeline.fill import filled
 
 SIZE = 1 << 20
@@ -89,3 +89,12 @@ def test_numbers_handed_to_a_jitted_function_compile_nothing():
         given = [0.37 + number for number in range(30)]
         made = [double(Tensor(number, dtype="float64")).item() for number in given]
     assert made == [2 * number for number in given]
+
+
+@pytest.mark.parametrize("looking", [lambda: Context(DEBUG=2), profile])
+def test_they_need_no_kernel_either_where_somebody_looks(looking, capsys):
+    with warnings.catch_warnings(), looking():
+        warnings.simplefilter("error", RecompileWarning)
+        made = [Tensor.full((3,), number / 8).realize() for number in range(8)]
+    assert capsys.readouterr().out == ""
+    assert [one[0].item() for one in made] == [number / 8 for number in range(8)]

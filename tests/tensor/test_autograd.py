@@ -1,5 +1,7 @@
 """PyTorch's autograd by its names: functions with a gradient of their own, hooks, modes."""
 
+import copy
+
 import pytest
 
 import torpor
@@ -77,6 +79,20 @@ def test_a_gradient_is_kept_once_however_often_it_is_asked_for():
     assert (x.retains_grad, y.retains_grad, other.retains_grad) == (False, True, False)
     (y * other).sum().backward()
     assert (y.grad.tolist(), other.grad, x.grad.tolist()) == ([6.0], None, [36.0])
+
+
+def test_what_is_kept_is_what_all_hooks_made_of_a_gradient_also_later_ones():
+    x = Tensor([2.0], requires_grad=True)
+    y = x * 3
+    y.retain_grad()
+    later = y.register_hook(lambda g: g * 10)
+    y.register_hook(lambda g: g + 1)
+    (y * y).sum().backward(retain_graph=True)
+    assert (y.grad.tolist(), x.grad.tolist()) == ([121.0], [363.0])
+    later.remove()
+    y.grad = None
+    (y * y).sum().backward()
+    assert (y.grad.tolist(), y.retains_grad) == ([13.0], True)
 
 
 def test_inputs_that_nothing_depends_on():
@@ -337,3 +353,29 @@ def test_gradients_that_cannot_be_differentiated_again():
     (slope,) = torpor.autograd.grad(Cubed.apply(x).sum(), x, create_graph=True)
     assert slope.tolist() == [12.0]
     assert torpor.autograd.grad(slope.sum(), x, allow_unused=True) == (None,)
+
+
+def test_a_leaf_that_is_frozen_and_let_go_is_the_leaf_that_it_was():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    before = (x * x).sum()
+    x.requires_grad = False
+    assert not (x * 3).requires_grad
+    copied = copy.deepcopy(x)
+    x += 1
+    x.requires_grad = True
+    (x * 5).sum().backward()
+    before.backward()
+    assert x.grad.tolist() == [7.0, 9.0]
+    copied.requires_grad = True
+    (copied * 2).sum().backward()
+    assert (copied.grad.tolist(), x.grad.tolist()) == ([2.0, 2.0], [7.0, 9.0])
+
+
+def test_freezing_and_letting_go_in_a_loop_leaves_graphs_as_they_are():
+    x, lengths = Tensor([1.0, 2.0], requires_grad=True), set()
+    for _ in range(4):
+        x.requires_grad = False
+        assert (x * 3).sum().item() == 9
+        x.requires_grad = True
+        lengths.add(len((x * x)._storage.base.toposort()))
+    assert len(lengths) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
@@ -90,6 +91,23 @@ tensor(values, dtype=...), or empty(sizes, dtype=...)
     for names, instead in [line.strip().split(": ")]
     for name in names.split()
 }
+# Modules of PyTorch's inside of a room, all of whose names are the room's own.
+INSIDE: Final = {
+    room: frozenset(names.split())
+    for line in """
+    torpor.nn: parameter modules activation batchnorm container conv dropout instancenorm linear \
+loss normalization padding pooling rnn sparse upsampling
+    torpor.nn.utils: clip_grad convert_parameters fusion
+    torpor.nn.data: dataloader dataset distributed sampler
+    torpor.nn.optim: adadelta adagrad adam adamax adamw asgd nadam radam rmsprop rprop sgd
+    torpor.nn.distributions: bernoulli beta binomial categorical cauchy constraint_registry \
+dirichlet distribution exponential gamma gumbel half_normal independent kl laplace log_normal \
+mixture_same_family multinomial multivariate_normal normal one_hot_categorical poisson \
+relaxed_bernoulli relaxed_categorical studentT transformed_distribution transforms uniform
+    torpor.tensor.autograd: function
+    """.strip().splitlines()
+    for room, names in [line.strip().split(": ")]
+}
 _PAGE: Final = "; for names of PyTorch or NumPy see docs/coming-from-pytorch.md"
 
 
@@ -112,13 +130,18 @@ def missing(place: str, name: str) -> NoReturn:
     raise MissingNameError(place, name)
 
 
-def names_of(place: str, names: Callable[[], Iterable[str]]) -> Callable[[str], Any]:
+def names_of(
+    place: str, names: Callable[[], Iterable[str]], room: str | None = None
+) -> Callable[[str], Any]:
     """Make the names of the namespace `place` known; gives its `__getattr__`, which is asked for
-    what it lacks.
+    what it lacks. `room` is the module, where that has another name.
     """
     _places[place] = names
+    inside = INSIDE.get(room or place, ())
 
     def lookup(name: str) -> Any:
+        if name in inside:
+            return sys.modules[room or place]
         missing(place, name)
 
     return lookup

@@ -76,6 +76,7 @@ class _Run:
                 self.tape.guard_value(number, by_value)
         given = [_stand_in(t) for t in call.tensors]
         self.given: list[Any] = sizes.stand_ins(given, bound) if sizes else given
+        self.required = [one.requires_grad for one in self.given]
         self.exchange = Exchange()
 
     def attempt(self) -> Attempt:
@@ -91,6 +92,8 @@ class _Run:
             with tracer.watching(), self.tape.deciding():
                 result = self.function(*arguments, **options)
             tracer.left()
+            if [one.requires_grad for one in self.given] != self.required:
+                tracer.refuse("changes whether a tensor that it was given requires a gradient")
             if self.sizes:
                 self.sizes.admit(result)
                 if tracer.reasons or not self.tape.varies:

@@ -138,6 +138,13 @@ class _Finish:
                 self.tracer.refuse(f"changes a {type(container).__name__} that it was passed")
         return found
 
+    def forget_inner(self) -> None:
+        """Leave the gradients of leaves alone that the function has made and does not give back."""
+        there = {*map(id, (*self.given, *self.arguments)), *self.outputs}
+        for key, (leaf, _) in [*self.tracer.grads.items()]:
+            if key not in there and self.tracer.reach.is_inside(leaf):
+                del self.tracer.grads[key]
+
     def grads(self) -> list[tuple[Handle, Any]]:
         """Handles whose `.grad` is another one now, or would be at another call."""
         return [
@@ -283,10 +290,14 @@ def finish(
     Everything that the function leaves behind is computed here, as part of the run.
     """
     work = _Finish(tracer, arguments, given)
-    changes = _Changes(work.effects(), work.grads(), work.additions(), work.rewrites())
+    changes = _Changes(work.effects(), [], work.additions(), work.rewrites())
     with tracer.recording():
         for tree in (result, *changes.values()):
             work.collect(tree)
+        work.forget_inner()
+        changes = changes._replace(grads=work.grads())
+        for _, gradient in changes.grads:
+            work.collect(gradient)
         work.compute()
     _check_gradients(tracer, given, work.outputs.values())
     return None if tracer.reasons else _assemble(work, changes, result, held)

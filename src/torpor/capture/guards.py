@@ -47,6 +47,7 @@ def same_parts(left: Any, right: Any) -> bool:
     return len(left) == len(right) and all(a is b or same(a, b) for a, b in pairs)
 
 
+GRADIENT_THERE: Final = "whether a leaf has a gradient already"
 _FUNCTIONS: Final = "the code or the defaults of a function"
 _CLASSES: Final = "the class of an object"
 _BASES: Final = "what a class inherits from"
@@ -202,13 +203,17 @@ class Guards:
         """What is guarded, without repetition, save for what every trace guards."""
         return [p for p in dict.fromkeys(t.path for t in self.tests) if p not in _EVERYWHERE]
 
-    def failing(self, tensors: Sequence[Handle]) -> str | None:
-        """The path of the first test that does not hold; None if all do."""
+    def failing(self, tensors: Sequence[Handle], but: str | None = None) -> str | None:
+        """The path of the first test that does not hold, but for those of one path; None if all
+        others do.
+        """
         if self.check(tensors):
             return None
         texts = [self._all([test]) for test in self.tests]
         scope = dict(self.names)
         for test, text in zip(self.tests, texts, strict=True):
+            if test.path == but:
+                continue
             try:
                 holds = eval(text, scope, {"a": tensors})  # noqa: S307 (as above)
             except (LookupError, ValueError):
@@ -382,8 +387,9 @@ def _guard_grads(guards: Guards, tracer: Tracer, arguments: Sequence[Handle]) ->
     for handle, entry in tracer.grads.values():
         asked = "grad" in tracer.reach.loaded and handle.requires_grad
         if id(handle) not in tracer.forgotten and (asked or id(handle) in tracer.accumulated):
-            what, has = "whether a leaf has a gradient already", entry is not None
+            has = entry is not None
             if id(handle) in places:
-                guards.add(f"{places[id(handle)]}.grad is {'not ' if has else ''}None", what)
+                test = f"{places[id(handle)]}.grad is {'not ' if has else ''}None"
+                guards.add(test, GRADIENT_THERE)
             else:
-                guards.add_held(handle, "grad", None, what, other=has)
+                guards.add_held(handle, "grad", None, GRADIENT_THERE, other=has)

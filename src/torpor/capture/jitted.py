@@ -17,6 +17,7 @@ from torpor.base.locks import recursive_lock, taken
 from torpor.base.phases import phase
 from torpor.base.site import decode, here
 from torpor.capture.attempt import Attempt, attempt, of_any_size
+from torpor.capture.guards import GRADIENT_THERE
 from torpor.capture.holding import is_a, is_tensor
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Pattern, pattern_of
@@ -323,6 +324,8 @@ class Jitted:
             self._note_miss(unstable)
             if kind.unstable >= UNSTABLE_AFTER:
                 kind.plain = f"changes what it reads: {unstable}"
+            elif trace.guards.failing(made.given, GRADIENT_THERE) is None:
+                kind.traces.insert(0, trace)  # others take gradients away, or make them again
         else:
             kind.unstable = 0
             kind.traces.insert(0, trace)

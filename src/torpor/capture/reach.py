@@ -36,6 +36,8 @@ from torpor.capture.holding import (
 )
 from torpor.capture.place import ABSENT, Inherited, Local, Place, Variable
 from torpor.capture.tree import is_plain
+from torpor.graph.build import identity
+from torpor.tensor.differentiate import leaf_number
 from torpor.tensor.handle import Handle
 from torpor.tensor.path import Step
 
@@ -95,6 +97,7 @@ class Reach:
         self._packages: dict[tuple[str, bool], set[int]] = {}  # see `_counts_whole`
         self.abstract = False  # there is a class with which others can be registered
         self._waiting: list[tuple[Any, str]] = []
+        self.before = identity()  # leaves that are made inside have greater numbers
 
     # --- code -------------------------------------------------------------------------------------
     def enter(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
@@ -182,6 +185,10 @@ class Reach:
     def is_known(self, value: Any) -> bool:
         """Whether the object is one that was reached from outside."""
         return id(value) in self._objects or id(value) in self.tensors
+
+    def is_inside(self, leaf: Handle) -> bool:
+        """Whether the code has made this leaf, as far as is known."""
+        return (leaf_number(leaf) or 0) > self.before and not self.is_known(leaf)
 
     def path_of(self, value: Any) -> str:
         """How an object is reached."""

@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+from torpor.base.attributes import attributes
 from torpor.base.errors import DTypeError
 from torpor.nn.module import Module, Parameter, parameter
 from torpor.tensor import Tensor
 
 
 class _Container(Module):
-    """What is inside, by name; `state` names it as if these were attributes."""
+    """What is inside, by name; `state` names it as if these were attributes. An attribute that is
+    set to something of the kind, or that has the name of something inside, goes inside.
+    """
 
     _transparent = "_inside"
+    _kind: ClassVar[Any] = Module  # what goes inside under names that nothing there has
     _inside: dict[str, Any]
+
+    def _kept(self, value: Any) -> Any:
+        return _module(value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        inside = attributes(self).get("_inside", {})
+        if name in inside or (isinstance(value, self._kind) and "_inside" in attributes(self)):
+            inside[name] = self._kept(value)
+        else:
+            super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self._inside:
+            del self._inside[name]
+        else:
+            super().__delattr__(name)
 
     def __getattr__(self, name: str) -> Any:
         # While the container is made or copied it has no inside yet.
@@ -40,9 +60,6 @@ class _List(_Container):
     def __init__(self, values: Iterable[Any] | None = None):
         self._inside = {}
         self.extend(() if values is None else values)
-
-    def _kept(self, value: Any) -> Any:
-        return _module(value)
 
     def _renumber(self, values: Iterable[Any]) -> None:
         self._inside = {str(number): value for number, value in enumerate(values)}
@@ -125,6 +142,8 @@ class ModuleList(_List):
 class ParameterList(_List):
     """A list of parameters: tensors in it are made to require a gradient."""
 
+    _kind = ()
+
     def _kept(self, value: Any) -> Any:
         return _trained(value)
 
@@ -135,9 +154,6 @@ class _Dict(_Container):
     def __init__(self, values: Any = None):
         self._inside = {}
         self.update({} if values is None else values)
-
-    def _kept(self, value: Any) -> Any:
-        return _module(value)
 
     def update(self, values: Any) -> None:
         """Put in what a dict, or pairs of names and values, have."""
@@ -189,6 +205,8 @@ class ModuleDict(_Dict):
 
 class ParameterDict(_Dict):
     """A dict of parameters: tensors in it are made to require a gradient."""
+
+    _kind = ()
 
     def __init__(self, parameters: Any = None):
         super().__init__(parameters)

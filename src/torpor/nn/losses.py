@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.ir.records import Requirement
 from torpor.tensor import Tensor, einsum
 from torpor.tensor.creation import beside
 from torpor.tensor.distributions import VARIANCE, required
@@ -252,23 +253,16 @@ def ctc_loss(
         raise ValueRangeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
     steps, batch, classes = known_shape(log_probs.shape)
     within("ctc_loss's blank", blank, 0, classes - 1)
-    seen, wanted = _lengths(log_probs, targets, input_lengths, target_lengths)
-    table = [targets.narrow(0, sum(wanted[:n]), wanted[n]) if targets.ndim == 1 else
-             targets[n, : wanted[n]] for n in range(batch)]  # fmt: skip
-    longest = max([*wanted, 0])
-    labels = Tensor.stack(
-        [row.long().pad((0, longest - row.shape[0]), value=blank) for row in table]
-    )
+    labels, last, wanted = _ctc_labels(log_probs, targets, input_lengths, target_lengths, blank)
     blanks = labels.full_like(blank)
     states = Tensor.stack([blanks, labels], 2).reshape(batch, -1).pad((0, 1), value=blank)
-    width = 2 * longest + 1
+    width = states.shape[1]
     before = states.pad((2, 0), value=blank)[:, :width]
     skips = states.ne(blank) & states.ne(before)
-    ends = Tensor([[2 * n] for n in wanted], device=log_probs.device)
+    ends = 2 * wanted
     number = Tensor.arange(width, device=log_probs.device)
     emitted = log_probs.gather(2, states.unsqueeze(0).expand(steps, batch, width))
     alpha: Any = choose(number < 2, emitted[0], NEVER)
-    last = Tensor([[n] for n in seen], device=log_probs.device)
     for step in range(1, steps):
         alpha = _ctc_step(alpha, emitted[step], skips, last > step)
         alpha._storage.depth = 0  # no step is computed early: a gradient leads back through all
@@ -284,7 +278,7 @@ def ctc_loss(
         loss = choose(impossible, 0.0, loss)
     if reduction != "mean":
         return reduced(loss, reduction)
-    return reduced(loss / Tensor(wanted, device=loss.device).clamp(1), reduction)
+    return reduced(loss / wanted.flatten().clamp(1), reduction)
 
 
 @repeated
@@ -299,23 +293,48 @@ def _ctc_step(alpha: Any, emitted: Tensor, skips: Tensor, goes_on: Tensor) -> Te
     return choose(goes_on, total, alpha).contiguous()
 
 
-def _lengths(log_probs: Tensor, targets: Tensor, *given: Any) -> list[list[int]]:
-    """Those of each sample's log-probabilities and targets, which have to be as long."""
+def _ctc_labels(
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int
+) -> tuple[Tensor, Any, Any]:
+    """Labels (batch, longest) with blanks after each row's own, and how many steps and labels each
+    sample has, both (batch, 1).
+    """
     steps, batch, _ = known_shape(log_probs.shape)
     rows, held = (batch, *known_shape(targets.shape))[-2:]
-    if rows != batch or targets.ndim not in (1, 2):
+    if rows != batch:
         raise ShapeError(f"targets {targets.shape} are not of {batch} samples")
-    made = []
-    for what, most, lengths in zip(("input", "target"), (steps, held), given, strict=True):
-        one: Any = beside(lengths, log_probs).long()
-        if one.shape != (batch,):
-            raise ShapeError(f"{what}_lengths are ({batch},), not {one.shape}")
-        made.append(one.tolist())
-        for length in made[-1]:
-            within(f"each of {what}_lengths", length, 0, most)
-    if targets.ndim == 1 and sum(made[1]) != held:
-        raise ShapeError(f"target_lengths are {sum(made[1])} together, and targets {held}")
-    return made
+    in_a_row = targets.ndim == 1
+    seen, _ = _lengths("input_lengths", input_lengths, log_probs, steps)
+    wanted, known = _lengths("target_lengths", target_lengths, log_probs, held, in_a_row)
+    if in_a_row and sum(known) != held:
+        raise ShapeError(f"target_lengths are {sum(known)} together, and targets {held}")
+    longest = max(known, default=0 if in_a_row else held)
+    if in_a_row:
+        starts = [sum(known[:n]) for n in range(batch)]
+        table = [targets.narrow(0, start, n) for start, n in zip(starts, known, strict=True)]
+        targets = Tensor.stack([row.pad((0, longest - row.shape[0])) for row in table])
+    own = Tensor.arange(longest, device=log_probs.device) < wanted
+    return choose(own, targets[:, :longest].long(), blank), seen, wanted
+
+
+def _lengths(
+    what: str, lengths: Any, log_probs: Tensor, most: int, read: bool = False
+) -> tuple[Any, list[int]]:
+    """The lengths of samples as a tensor (batch, 1), each between 0 and `most`; and as numbers,
+    where they are given as such or have to be read. Others are looked at when the loss is computed,
+    so that a jitted step takes them as they come.
+    """
+    batch, known = known_shape(log_probs.shape)[1], read or not isinstance(lengths, Tensor)
+    one: Any = beside(lengths, log_probs).long()
+    if one.shape != (batch,):
+        raise ShapeError(f"{what} are ({batch},), not {one.shape}")
+    numbers = one.tolist() if known else []
+    for number in numbers:
+        within(f"each of {what}", number, 0, most)
+    if not known:
+        text = f"each of {what} is between 0 and {most}"
+        one = required(one, (one >= 0) & (one <= most), Requirement("value", text))
+    return one.reshape(-1, 1), numbers
 
 
 # --- what is between two inputs -------------------------------------------------------------------

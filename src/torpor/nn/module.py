@@ -10,7 +10,7 @@ from typing import Any
 
 from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
-from torpor.nn import hooks, module_state, state
+from torpor.nn import hooks, module_state, registries, state
 from torpor.tensor import Tensor, mode
 from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
@@ -84,6 +84,9 @@ class Module:
     share_memory: Any = Absent("share_memory", "Module")
     register_backward_hook: Any = Absent("register_backward_hook", "Module")
     _hooks: hooks.Hooks | None = None
+    _modules: Any = registries.Registered(lambda member: isinstance(member, Module))
+    _parameters: Any = registries.Registered(registries.is_trained)
+    _buffers: Any = registries.Registered(registries.is_buffer)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs and type(self).forward.__module__.startswith(__package__):
@@ -223,10 +226,11 @@ class Module:
         return among[target]
 
     def state_dict(
-        self, destination: Any = None, prefix: str = "", keep_vars: bool = True
+        self, destination: Any = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Tensor]:
-        """Every tensor by its dotted name: those themselves, or without `keep_vars` views of them
-        that are not trained. They are put into `destination`, if there is one.
+        """Every tensor by its dotted name: views of them that are not trained, so that writing to
+        one writes to the module's; with `keep_vars` those themselves. They are put into
+        `destination`, if there is one.
         """
         found: dict[str, Tensor] = {} if destination is None else destination
         module_state.give(self, found, prefix, keep_vars)

@@ -29,9 +29,11 @@ def give(module: Module, found: dict[str, Any], prefix: str, keep_vars: bool) ->
     for start, one in inside:
         for hook in those(one, "saving"):
             hook(one, start, keep_vars)
+    views: dict[int, Any] = {}  # tied tensors stay one
     for name, tensor in state.get_state_dict(module, prefix.removesuffix(".")).items():
         if not name.startswith(within):
-            found[name] = tensor if keep_vars else tensor.detach()
+            view = tensor if keep_vars else views.get(id(tensor))
+            found[name] = views[id(tensor)] = tensor.detach() if view is None else view
         for start in [one for one in asked if name.startswith(one)]:
             asked.pop(start).state_dict(destination=found, prefix=start, keep_vars=keep_vars)
     for start, one in asked.items():  # those without tensors

@@ -42,7 +42,7 @@ class Misfit(NamedTuple):
         return f"missing keys: {self.missing_keys}; unexpected keys: {self.unexpected_keys}"
 
 
-def _members(value: Any) -> Iterator[tuple[str, Any]]:
+def members(value: Any) -> Iterator[tuple[str, Any]]:
     """(name, value) of what is directly inside; the members of containers stand for them."""
     if isinstance(value, list | tuple):
         yield from ((str(i), v) for i, v in enumerate(value))
@@ -52,14 +52,16 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
         transparent = attribute(type(value), "_transparent", None)
         for name, inner in attributes(value).items():
             if name == transparent:
-                yield from _members(inner)
+                yield from members(inner)
             elif name != "grad":
                 yield name, inner
 
 
 def modules_inside(value: Any, kind: type[Any]) -> Iterator[tuple[str, Any]]:
-    """(dotted name, module) of the modules that are attributes, or in lists and dicts that are."""
-    for name, inner in _members(value):
+    """(dotted name, module) of the modules that are attributes, or in lists and dicts that are.
+    Others may take their places meanwhile.
+    """
+    for name, inner in tuple(members(value)):
         if isinstance(inner, kind):
             yield name, inner
         elif isinstance(inner, list | tuple | dict):
@@ -76,11 +78,18 @@ def put(owner: Any, name: str, value: Any) -> None:
     (inside if transparent is None else inside[transparent])[name] = value
 
 
+def take_out(owner: Any, name: str) -> None:
+    """Let there be no member of this name."""
+    transparent = attribute(type(owner), "_transparent", None)
+    inside = attributes(owner)
+    del (inside if transparent is None else inside[transparent])[name]
+
+
 def put_inside(model: Any, name: str, value: Any) -> None:
     """Let `value` be the member of this dotted name."""
     *path, last = name.split(".")
     for part in path:
-        model = dict(_members(model))[part]
+        model = dict(members(model))[part]
     put(model, last, value)
 
 
@@ -97,7 +106,7 @@ def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, 
             found[name] = value
         elif id(value) not in path:
             left_out = () if passing else attribute(value, "_passing", ())
-            inside = [member for member in _members(value) if member[0] not in left_out]
+            inside = [member for member in members(value) if member[0] not in left_out]
             if attribute(type(value), "register_buffer", None) is not None:
                 inside.sort(key=_rank)
             for key, inner in reversed(inside):

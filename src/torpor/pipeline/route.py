@@ -36,7 +36,7 @@ from torpor.pipeline.recipe import (
     recipe_for,
     recipe_of,
 )
-from torpor.pipeline.report import show_schedule, watched
+from torpor.pipeline.report import measurements, show_schedule, watched
 from torpor.pipeline.run import Refused, error_of, observed, record, recorded, unseen
 from torpor.schedule.limit import limit_now
 
@@ -90,7 +90,8 @@ def realize_along(roots: Roots, new: Callable[[Canonical], bool] | None = None) 
     """
     alone = len(roots) == 1 and unseen() and limit_now() is None
     small = again.named(*roots[0]) if alone else None
-    made_of_one = [filled(*root) for root in roots] if unseen() else []
+    planned_all = recorded() or bool(measurements()) or listener() is not None
+    made_of_one = [] if planned_all else [filled(*root) for root in roots]
     if any(made_of_one):
         others = [root for root, one in zip(roots, made_of_one, strict=True) if one is None]
         found = realize_along(others, new) if others else ([], [])

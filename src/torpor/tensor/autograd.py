@@ -25,7 +25,7 @@ __all__ = [
     "gradgradcheck",
     "inference_mode", "no_grad", "once_differentiable", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
-__getattr__ = names_of("torpor.autograd", lambda: __all__)
+__getattr__ = names_of("torpor.autograd", lambda: __all__, __name__)
 
 
 def grad(

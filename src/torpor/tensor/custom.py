@@ -245,13 +245,13 @@ def _zeros(one: Any) -> Any:
 
 # --- hooks ----------------------------------------------------------------------------------------
 class RemovableHook:
-    """What `register_hook` gives: `.remove()` takes the hook back."""
+    """What `register_hook` gives: `.remove()` takes the hook back. It is called after those that
+    are there, but for the last `after` of them.
+    """
 
-    def __init__(self, hooks: list[Any], hook: Any, early: bool = False):
-        """`early`: before those that keep what the others give."""
+    def __init__(self, hooks: list[Any], hook: Any, after: int = 0):
         self._hooks, self._hook = hooks, hook
-        kept = sum(isinstance(getattr(one, "hook", None), _Keeper) for one in hooks)
-        hooks.insert(len(hooks) - (kept if early else 0), hook)
+        hooks.insert(len(hooks) - after, hook)
 
     def remove(self) -> None:
         """Take the hook back."""
@@ -269,6 +269,10 @@ class _Keeper:
         tensor = self.kept()
         if tensor is not None:
             tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+
+
+def _is_keeper(on_nodes: Any) -> bool:
+    return isinstance(getattr(on_nodes, "hook", None), _Keeper)
 
 
 class Hooked(Handle):
@@ -295,14 +299,18 @@ class Hooked(Handle):
             return g if found is None else found._current()
 
         on_nodes.hook = hook
-        return RemovableHook(watched.setdefault(node, []), on_nodes, not isinstance(hook, _Keeper))
+        hooks = watched.setdefault(node, [])  # what is kept is what the others made of it
+        after = 0 if isinstance(hook, _Keeper) else sum(map(_is_keeper, hooks))
+        return RemovableHook(hooks, on_nodes, after)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> RemovableHook:
         """Call `hook(leaf)` whenever `backward` has added to the `.grad` of this leaf."""
         return RemovableHook(when_accumulated(self), hook)
 
     def retain_grad(self) -> None:
-        """Keep the gradient in `.grad` when `backward` is called, as leaves do."""
+        """Keep the gradient in `.grad` when `backward` is called, as leaves do: what all hooks
+        made of it, whenever they were registered.
+        """
         if leaf_number(self) is None and not self.retains_grad:
             self.register_hook(_Keeper(self))
 
@@ -315,5 +323,5 @@ class Hooked(Handle):
         >>> y.retains_grad
         True
         """
-        hooks = [getattr(one, "hook", None) for one in watched.get(self._current(), ())]
-        return any(isinstance(one, _Keeper) and one.kept() is self for one in hooks)
+        keepers = filter(_is_keeper, watched.get(self._current(), ()))
+        return any(one.hook.kept() is self for one in keepers)

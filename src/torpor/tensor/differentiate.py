@@ -17,7 +17,7 @@ from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
 from torpor.tensor.mode import anomaly, grad_enabled, set_grad_enabled
-from torpor.tensor.path import Step
+from torpor.tensor.path import RESTING, Step
 from torpor.tensor.pending import note_detached, note_gradients, wait
 from torpor.tensor.spelling import spelled
 from torpor.tensor.storage import SEVERED, reads_computed, sources_lost
@@ -33,7 +33,6 @@ _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDict
 _spent: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 # By leaf: what is called with it after something was added to its gradient.
 accumulated: Final[dict[int, list[Callable[[Any], Any]]]] = {}
-_RESTING: Final = "resting"  # a leaf that has let go of requiring a gradient
 
 
 def forget_gradients(leaves: Iterable[Handle]) -> None:
@@ -65,7 +64,18 @@ def leaf_number(tensor: Handle) -> int | None:
 def is_parameter(tensor: Handle) -> bool:
     """Whether it requires a gradient, or is a leaf that did."""
     path = tensor._path
-    return tensor.requires_grad or (path is not None and path.arg == _RESTING)
+    return tensor.requires_grad or (path is not None and path.arg == RESTING)
+
+
+def _rests(tensor: Handle) -> bool:
+    """Whether it is a leaf that does not require a gradient now, and will be the same leaf again:
+    graphs stay the same where a loop freezes parameters and lets them go.
+    """
+    path = tensor._path
+    if path is None or path.arg != RESTING or path.previous is None:
+        return False
+    before = path.previous
+    return before.kind == "leaf" and _leaves.get(before.arg) is tensor
 
 
 def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
@@ -225,12 +235,13 @@ class Differentiate(Handle):
     __slots__ = ()
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Make it a leaf that gradients are asked for, or let go of that; itself. `GradientError`
-        for formats other than floats, and for letting go of what is no leaf.
+        """Make it a leaf that gradients are asked for, or let go of that; itself. What let go of it
+        and asks again is the leaf that it was. `GradientError` for formats other than floats, and
+        for letting go of what is no leaf.
         """
         if not requires_grad:
             if self._path is not None and self._path.leaf:
-                self._path = Step(self._path, "detach", _RESTING, self._current())
+                self._path = Step(self._path, "detach", RESTING, self._current())
                 self._stamp -= 1
             elif self.requires_grad:
                 raise located(GradientError("only a leaf can stop requiring a gradient"), (self,))
@@ -238,7 +249,11 @@ class Differentiate(Handle):
             if not self.dtype.is_float:
                 what = f"only floats can require a gradient, not {self.dtype}"
                 raise located(GradientError(what), (self,))
-            make_leaf(self)
+            if _rests(self):
+                self._path = self._path.previous  # type: ignore[union-attr]
+                self._stamp -= 1
+            else:
+                make_leaf(self)
         return self  # type: ignore[return-value]
 
     def _require(self, asked: bool) -> None:

@@ -57,6 +57,7 @@ FORWARD: Final[dict[str, Callable[[UOp, Any], UOp]]] = {
     "alias": build.alias,
 }
 _SAME: Final = frozenset({"leaf", "detach", "again", "alias"})
+RESTING: Final = "resting"  # the arg of a detach: a leaf that has let go of requiring a gradient
 
 
 class Step:

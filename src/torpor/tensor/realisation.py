@@ -22,7 +22,7 @@ from torpor.tensor.dlpack import given
 from torpor.tensor.formats import class_name, format_of_class
 from torpor.tensor.handle import Handle, derive, located, make, render_shape, touch
 from torpor.tensor.host import Array, copy_of, is_moved, known_shape, number_in, read, stored
-from torpor.tensor.path import Step
+from torpor.tensor.path import RESTING, Step
 from torpor.tensor.pending import (
     ALONE,
     are_waiting,
@@ -157,14 +157,14 @@ def _of_its_own(storage: Storage, value: UOp) -> UOp:
 
 
 def _cut_loose(tensor: Handle) -> None:
-    """Give a view that no other handle shares storage with a storage of its own.
-
-    So only what it sees is computed, and what it was cut from can go.
+    """Give a view that no other handle shares storage with a storage of its own; not a frozen leaf,
+    which stays a parameter. So only what it sees is computed, and what it was cut from can go.
     """
     storage, path = tensor._storage, tensor._path
-    if tensor.dtype.kind == "packed":  # what is in memory is below it
+    packed = tensor.dtype.kind == "packed"  # what is in memory is below it
+    if packed or path is None or path.leaf or path.arg == RESTING:
         return
-    if path is None or path.leaf or storage.external is not None or is_buffer(storage.base):
+    if storage.external is not None or is_buffer(storage.base):
         return
     if sys.getrefcount(storage) <= ALONE:
         node, requires = tensor._current(), tensor.requires_grad

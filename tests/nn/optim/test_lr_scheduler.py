@@ -344,3 +344,90 @@ def test_a_schedule_of_torpor_with_a_constructor_of_its_own():
     rule = optimiser(1.0)
     assert rates(rule, Halved(rule, every=2), 6) == [1, 1, 0.5, 0.5, 0.25, 0.25]
     assert rates(rule, Halved(rule, every=1), 2) == [0.2, 0.2]
+
+
+def two_groups():
+    parameters = [Tensor.zeros(2, requires_grad=True) for _ in range(2)]
+    groups = [{"params": parameters[:1]}, {"params": parameters[1:], "lr": 0.2}]
+    return optim.SGD(groups, lr=0.1, momentum=0.9)
+
+
+def both(schedule, steps):
+    found = []
+    for _ in range(steps):
+        schedule.step()
+        groups = schedule.optimizer.param_groups
+        found.append([(round(one["lr"], 5), round(one["momentum"], 5)) for one in groups])
+    return found
+
+
+def test_cycles_of_each_group():
+    momenta = {"base_momentum": [0.8, 0.7], "max_momentum": [0.9, 0.95]}
+    cycles = lr_scheduler.CyclicLR(two_groups(), [0.01, 0.02], [0.1, 0.3], 3, **momenta)
+    assert both(cycles, 3) == [
+        [(0.04, 0.86667), (0.11333, 0.86667)],
+        [(0.07, 0.83333), (0.20667, 0.78333)],
+        [(0.1, 0.8), (0.3, 0.7)],
+    ]
+    once = lr_scheduler.OneCycleLR(two_groups(), [0.5, 0.2], total_steps=10, **momenta)
+    assert both(once, 3) == [
+        [(0.26, 0.85), (0.104, 0.825)],
+        [(0.5, 0.8), (0.2, 0.7)],
+        [(0.47524, 0.80495), (0.1901, 0.71238)],
+    ]
+    with pytest.raises(TorporError, match="1 values for 2 groups"):
+        lr_scheduler.OneCycleLR(two_groups(), [0.5], total_steps=10)
+
+
+# What PyTorch has after five steps, where a group with the rate 0.01 came after the first.
+LATER = {
+    "StepLR": ({"step_size": 2, "gamma": 0.5}, [0.025, 0.0025]),
+    "MultiStepLR": ({"milestones": [1, 3], "gamma": 0.5}, [0.025, 0.005]),
+    "ExponentialLR": ({"gamma": 0.9}, [0.059049, 0.006561]),
+    "CosineAnnealingLR": ({"T_max": 10}, [0.05, 0.005125]),
+    "LinearLR": ({"start_factor": 0.5, "total_iters": 4}, [0.1, 0.016]),
+    "ConstantLR": ({"factor": 0.5, "total_iters": 3}, [0.1, 0.02]),
+    "PolynomialLR": ({"total_iters": 6}, [0.016667, 0.002]),
+    "LambdaLR": ({"lr_lambda": lambda step: 0.5**step}, [0.003125, 0.000313]),  # an error there
+}
+
+
+@pytest.mark.parametrize(("name", "given"), LATER.items())
+def test_a_group_that_comes_after_the_schedule_goes_on_from_its_rate(name, given):
+    options, expected = given
+    optimiser = optim.SGD([Tensor.zeros(2, requires_grad=True)], lr=0.1)
+    schedule = getattr(lr_scheduler, name)(optimiser, **options)
+    for step in range(5):
+        if step == 1:
+            late = [Tensor.zeros(2, requires_grad=True)]
+            optimiser.add_param_group({"params": late, "lr": 0.01})
+        schedule.step()
+    assert [round(group["lr"], 6) for group in optimiser.param_groups] == expected
+    assert [round(rate, 6) for rate in schedule.get_last_lr()] == expected
+
+
+def test_a_group_that_comes_after_a_plateau_or_after_functions_of_other_groups():
+    optimiser = two_groups()
+    plateau = lr_scheduler.ReduceLROnPlateau(optimiser, patience=0, min_lr=0.001)
+    optimiser.add_param_group({"params": [Tensor.zeros(2, requires_grad=True)], "lr": 0.005})
+    for _ in range(3):
+        plateau.step(1.0)
+    assert [group["lr"] for group in optimiser.param_groups] == pytest.approx([0.001, 0.002, 0.001])
+    optimiser = two_groups()
+    halved = lr_scheduler.LambdaLR(optimiser, [lambda step: 0.5, lambda step: 0.25])
+    optimiser.add_param_group({"params": [Tensor.zeros(2, requires_grad=True)]})
+    with pytest.raises(TorporError, match="nothing for a later group"):
+        halved.step()
+
+
+def test_restarts_by_parts_of_epochs():
+    optimiser = optim.SGD([Tensor.zeros(2, requires_grad=True)], lr=0.1)
+    schedule = lr_scheduler.CosineAnnealingWarmRestarts(optimiser, T_0=2, T_mult=2)
+    found = []
+    for epoch in (0.5, 1.75, 2.25, 5.5, None):  # the last goes on from there
+        schedule.step(epoch)
+        found.append(round(optimiser.param_groups[0]["lr"], 6))
+    assert found == [0.085355, 0.003806, 0.099039, 0.003806, 0.099039]
+    assert schedule.last_epoch == 6
+    with pytest.raises(TorporError, match="epoch is between 0"):
+        schedule.step(-1)

@@ -5,6 +5,7 @@ import pytest
 
 import torpor
 from torpor import Tensor, nn
+from torpor.base.errors import ShapeError
 from torpor.nn.utils import rnn
 
 LENGTHS = [2, 5, 3]
@@ -33,6 +34,41 @@ def test_padding_and_packing_are_undone():
         rnn.pack_sequence(given)
     with pytest.raises(ValueError, match="1 to 5, not"):
         rnn.pack_padded_sequence(padded, [2, 6, 3], True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_padding_what_the_host_has_compiles_nothing_whichever_is_the_longest(dtype):
+    weight = Tensor(np.ones(1, np.float32), requires_grad=True)
+
+    def computed(longest):
+        arrays = [
+            np.arange(1, 2 + (longest if n == longest else 1)).astype(dtype) for n in range(6)
+        ]
+        padded = rnn.pad_sequence([Tensor(one) for one in arrays], True)
+        (slope,) = (padded * weight).sum().gradient(weight)
+        assert slope.tolist() == [sum(one.sum() for one in arrays)]
+
+    for longest in (1, 2, 3):
+        computed(longest)
+    with torpor.profile() as seen:
+        for longest in (4, 5, 2):
+            computed(longest)
+    assert not sum(row.made for row in seen.rows)
+
+
+def test_gradients_flow_through_padding():
+    rows = [Tensor(row, requires_grad=True) for row in ROWS * 2]
+    padded = rnn.pad_sequence(rows, batch_first=True, padding_value=3.0)
+    (padded * padded).sum().backward()
+    for row in rows:
+        np.testing.assert_allclose(row.grad.numpy(), 2 * row.detach().numpy())
+
+
+def test_padding_takes_what_differs_in_length_alone():
+    assert rnn.pad_sequence(Tensor([[1, 2], [3, 4]])).tolist() == [[1, 3], [2, 4]]
+    for wrong in ([Tensor.zeros(2, 3), Tensor.zeros(1, 4)], [Tensor(1.0), Tensor(2.0)]):
+        with pytest.raises(ShapeError, match="differ in length only"):
+            rnn.pad_sequence(wrong)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])

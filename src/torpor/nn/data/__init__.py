@@ -2,6 +2,9 @@
 worker raises is raised by the loader, as a `WorkerError`.
 """
 
+from typing import TYPE_CHECKING
+
+from torpor.base.missing import names_of
 from torpor.nn.data import transforms
 from torpor.nn.data.datasets import (
     ChainDataset,
@@ -33,3 +36,6 @@ __all__ = [
     "WeightedRandomSampler", "WorkerError", "default_collate", "default_convert",
     "get_worker_info", "load_digits", "random_split", "transforms",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of("torpor.nn.data", lambda: __all__)

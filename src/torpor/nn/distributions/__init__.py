@@ -109,4 +109,4 @@ __all__ = [
 ]  # fmt: skip
 
 if not TYPE_CHECKING:
-    __getattr__ = names_of("torpor.distributions", lambda: __all__)
+    __getattr__ = names_of("torpor.distributions", lambda: __all__, __name__)

@@ -26,21 +26,21 @@ class LambdaLR(LRScheduler):
     options = {"lr_lambda": REQUIRED}
 
     def begin(self) -> None:
-        self.lr_lambdas = self.for_each_group(vars(self).pop("lr_lambda"))
-        count = len(self.optimizer.param_groups)
-        if len(self.lr_lambdas) != count or not all(map(callable, self.lr_lambdas)):
-            what = f"{len(self.lr_lambdas)} functions for {count} groups: {self.lr_lambdas}"
-            raise ValueRangeError(what)
+        self.lr_lambdas = self.for_each_group(vars(self).pop("lr_lambda"), "functions")
+        if not all(map(callable, self.lr_lambdas)):
+            count = len(self.lr_lambdas)
+            raise ValueRangeError(f"{count} functions for {count} groups: {self.lr_lambdas}")
 
     def rate(self, base: float, now: float, place: int) -> Any:
-        return base * float(self.lr_lambdas[place](self.last_epoch))
+        return base * float(self.given_for(place, self.lr_lambdas)(self.last_epoch))
 
 
 class MultiplicativeLR(LambdaLR):
     """The last rate times a function of the step."""
 
     def rate(self, base: float, now: float, place: int) -> Any:
-        return now * float(self.lr_lambdas[place](self.last_epoch)) if self.last_epoch else now
+        function = self.given_for(place, self.lr_lambdas)
+        return now * float(function(self.last_epoch)) if self.last_epoch else now
 
 
 class _Scaled(LRScheduler):
@@ -149,7 +149,7 @@ class CosineAnnealingLR(LRScheduler):
 
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half waves that begin again after `T_0` steps, each `T_mult` times as long as the one before:
-    Loshchilov and Hutter, 2017, arXiv:1608.03983.
+    Loshchilov and Hutter, 2017, arXiv:1608.03983. `step` takes parts of epochs, too.
     """
 
     options = {"T_0": REQUIRED, "T_mult": 1, "eta_min": 0.0}
@@ -157,9 +157,19 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def begin(self) -> None:
         within("T_0", self.T_0, 1)
         within("T_mult", self.T_mult, 1)
+        self.part = 0.0  # of an epoch, beyond the last
+
+    def step(self, epoch: float | None = None) -> None:
+        if epoch is None:
+            super().step()
+            return
+        within("epoch", epoch, 0)
+        whole = math.floor(epoch)
+        self.part = epoch - whole
+        super().step(whole)
 
     def rate(self, base: float, now: float, place: int) -> Any:
-        at, length = self.last_epoch, self.T_0
+        at, length = self.last_epoch + self.part, self.T_0
         if self.T_mult == 1:
             at %= length
         while at >= length:
@@ -169,7 +179,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 class CyclicLR(LRScheduler):
     """Up from `base_lr` to `max_lr` and down again: Smith, 2017, arXiv:1506.01186. `mode` is
-    "triangular", "triangular2" (each cycle half as high) or "exp_range" (times gamma**step).
+    "triangular", "triangular2" (each cycle half as high) or "exp_range" (times gamma**step). Rates
+    and momenta are one for all groups, or one for each.
     """
 
     options = {
@@ -182,8 +193,12 @@ class CyclicLR(LRScheduler):
         if self.scale_fn is None and self.mode not in ("triangular", "triangular2", "exp_range"):
             known = "triangular, triangular2 or exp_range"
             raise ValueRangeError(f"mode is {known}, not {self.mode!r}")
+        self.lows, self.max_lrs = map(self.for_each_group, (self.base_lr, self.max_lr))
+        self.base_momentums = self.for_each_group(self.base_momentum)
+        self.max_momentums = self.for_each_group(self.max_momentum)
         if self.last_epoch == -1:
-            self.optimizer.lr = self.base_lr
+            for group, low in zip(self.optimizer.param_groups, self.lows, strict=True):
+                group["lr"] = low
 
     def height(self) -> Any:
         """How high this step is, from 0 to 1."""
@@ -199,14 +214,17 @@ class CyclicLR(LRScheduler):
     def rate(self, base: float, now: float, place: int) -> Any:
         height = self.height()
         if self.cycle_momentum:
-            low, high = self.base_momentum, self.max_momentum
+            low = self.given_for(place, self.base_momentums)
+            high = self.given_for(place, self.max_momentums)
             set_momentum(self.optimizer.param_groups[place], high - (high - low) * height)
-        return self.base_lr + (self.max_lr - self.base_lr) * height
+        low, high = self.given_for(place, self.lows), self.given_for(place, self.max_lrs)
+        return low + (high - low) * height
 
 
 class OneCycleLR(LRScheduler):
     """Up to `max_lr` in `pct_start` of the steps and down to almost nothing in the rest: Smith and
-    Topin, 2018, arXiv:1708.07120. Momentum goes the other way.
+    Topin, 2018, arXiv:1708.07120. Momentum goes the other way. `max_lr` and momenta are one for all
+    groups, or one for each.
     """
 
     options = {
@@ -223,9 +241,11 @@ class OneCycleLR(LRScheduler):
             raise ValueRangeError(f"anneal_strategy is cos or linear, not {self.anneal_strategy!r}")
         within("pct_start", self.pct_start, 0, 1)
         self.total_steps = self.total_steps or (self.epochs or 0) * (self.steps_per_epoch or 0)
-        low, high = self.base_momentum, self.max_momentum
+        self.base_momentums = self.for_each_group(self.base_momentum)
+        self.max_momentums = self.for_each_group(self.max_momentum)
+        low, high = 0, 1
         top, end = self.pct_start * self.total_steps - 1, self.total_steps - 1
-        # (last step, factors of the highest rate at both ends, momenta at both ends)
+        # (last step, factors of the highest rate at both ends, which of the momenta at both ends)
         first, last = 1 / self.div_factor, 1 / self.div_factor / self.final_div_factor
         self.phases = [(top, first, 1.0, high, low), (end, 1.0, last, low, high)]
         if self.three_phase:
@@ -245,8 +265,10 @@ class OneCycleLR(LRScheduler):
         first, last, before, after = ends
         if self.cycle_momentum:
             group = self.optimizer.param_groups[place]
-            set_momentum(group, self._between(before, after, share))
-        return self.max_lrs[place] * self._between(first, last, share)
+            momenta = [self.given_for(place, self.base_momentums),
+                       self.given_for(place, self.max_momentums)]  # fmt: skip
+            set_momentum(group, self._between(momenta[before], momenta[after], share))
+        return self.given_for(place, self.max_lrs) * self._between(first, last, share)
 
     def _between(self, first: float, last: float, share: float) -> float:
         if self.anneal_strategy == "cos":
@@ -299,8 +321,8 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
     def _reduce(self) -> None:
-        for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
-            rate = max(float(group["lr"]) * self.factor, least)
+        for place, group in enumerate(self.optimizer.param_groups):
+            rate = max(float(group["lr"]) * self.factor, self.given_for(place, self.min_lrs))
             if float(group["lr"]) - rate > self.eps:
                 group["lr"] = rate
 
@@ -322,8 +344,8 @@ class SWALR(LRScheduler):
     def begin(self) -> None:
         if self.anneal_strategy not in ("cos", "linear"):
             raise ValueRangeError(f"anneal_strategy is cos or linear, not {self.anneal_strategy!r}")
-        groups = self.optimizer.param_groups
-        for group, rate in zip(groups, self.for_each_group(self.swa_lr), strict=True):
+        self.ends = self.for_each_group(self.swa_lr)
+        for group, rate in zip(self.optimizer.param_groups, self.ends, strict=True):
             group["swa_lr"] = rate
 
     def _share(self, step: int) -> float:
@@ -331,7 +353,8 @@ class SWALR(LRScheduler):
         return (1 - math.cos(math.pi * done)) / 2 if self.anneal_strategy == "cos" else done
 
     def rate(self, base: float, now: float, place: int) -> Any:
-        end = self.optimizer.param_groups[place]["swa_lr"]
+        group = self.optimizer.param_groups[place]
+        end = group["swa_lr"] if "swa_lr" in group else self.given_for(place, self.ends)
         before, share = (self._share(self.last_epoch - back) for back in (1, 0))
         first = end if before == 1 else (now - before * end) / (1 - before)
         return end * share + first * (1 - share)

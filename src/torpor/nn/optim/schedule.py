@@ -68,10 +68,28 @@ class LRScheduler:
         """The rate of a group that began with `base`, has `now`, and is number `place`."""
         raise NotImplementedError
 
-    def for_each_group(self, given: Any) -> list[Any]:
+    def for_each_group(self, given: Any, what: str = "values") -> list[Any]:
         """What is given for each group, or once for all."""
-        several = isinstance(given, Sequence)
-        return list(given) if several else [given] * len(self.optimizer.param_groups)
+        count = len(self.optimizer.param_groups)
+        if not isinstance(given, Sequence):
+            return [given] * count
+        if len(given) != count:
+            raise ValueRangeError(f"{len(given)} {what} for {count} groups: {given}")
+        return list(given)
+
+    def given_for(self, place: int, given: Sequence[Any]) -> Any:
+        """What was given for the group number `place`; what all have, for one that came later."""
+        if place < len(given):
+            return given[place]
+        if any(one != given[0] for one in given):
+            what = f"{type(self).__name__} was given {list(given)}, and nothing for a later group"
+            raise ValueRangeError(what)
+        return given[0]
+
+    def _take_in(self) -> None:
+        """Groups that came after the schedule begin with the rates that they have."""
+        for group in self.optimizer.param_groups[len(self.base_lrs) :]:
+            self.base_lrs.append(float(group.setdefault("initial_lr", group["lr"])))
 
     def get_last_lr(self) -> list[float]:
         """The rate of each group."""
@@ -88,7 +106,10 @@ class LRScheduler:
         return [self.rate(base, now, place) for place, (base, now) in pairs]
 
     def step(self, epoch: int | None = None) -> None:
-        """Go on to the next rates, or to those of step `epoch`."""
+        """Go on to the next rates, or to those of step `epoch`. A group of parameters that came
+        after the schedule goes on from its own rate.
+        """
+        self._take_in()
         if epoch is None or type(self).get_lr is not LRScheduler.get_lr:
             self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
             rates = self.get_lr()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.missing import names_of
 from torpor.nn.utils import parametrizations as parametrizations
 from torpor.nn.utils import parametrize as parametrize
 from torpor.nn.utils import prune as prune
@@ -150,3 +151,6 @@ __all__ = [
     "remove_spectral_norm", "remove_weight_norm", "rnn", "skip_init", "spectral_norm", "stateless",
     "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of("torpor.nn.utils", lambda: __all__)

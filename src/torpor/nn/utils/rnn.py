@@ -99,16 +99,22 @@ def pad_sequence(
     sequences: Sequence[Any], batch_first: bool = False, padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Any:  # fmt: skip
-    """x[length, batch, ...] of tensors[length, ...], padded to the longest."""
+    """x[length, batch, ...] of tensors[length, ...], padded to the longest. A `ShapeError` for
+    none, and for those that differ in more than their lengths.
+    """
+    sequences = [*sequences]
     if not sequences:
         raise ShapeError("pad_sequence got no sequences")
-    longest = max(one.shape[0] for one in sequences)
-    made = []
-    for one in sequences:
+    if len({tuple(one.shape[1:]) for one in sequences}) > 1 or not sequences[0].ndim:
+        shapes = ", ".join(str(tuple(one.shape)) for one in sequences)
+        raise ShapeError(f"pad_sequence takes tensors that differ in length only, not {shapes}")
+    longest, parts = max(one.shape[0] for one in sequences), []
+    for one in sequences:  # laid end to end, which the host does for what it has
         rest = longest - one.shape[0]
-        ends = (0, rest) if padding_side == "right" else (rest, 0)
-        made.append(one.pad((*(0, 0) * (one.ndim - 1), *ends), value=padding_value))
-    return Tensor.stack(*made, dim=0 if batch_first else 1)
+        filled = [one.new_full((rest, *one.shape[1:]), padding_value)] if rest else []
+        parts += [one, *filled] if padding_side == "right" else [*filled, one]
+    rows: Any = Tensor.cat(*parts).reshape(len(sequences), longest, *sequences[0].shape[1:])
+    return rows if batch_first else rows.transpose(0, 1)
 
 
 def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
