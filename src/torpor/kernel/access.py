@@ -155,15 +155,6 @@ def unasked(node: UOp) -> UOp:
     return node.replace(src=node.src[:2]) if always else node
 
 
-def is_gated(value: UOp, condition: UOp) -> bool:
-    """Whether the value is a load (or cast of one) under this condition, and perhaps more."""
-    if value.op is Ops.CAST:
-        return is_gated(value.src[0], condition)
-    if value.op is not Ops.LOAD or len(value.src[0].src) < 3:
-        return False
-    return conjuncts(condition) <= conjuncts(value.src[0].src[2])
-
-
 def footprint(access: Access) -> int:
     """How many elements an access touches."""
     return iterations([r for r, stride in access.strides.items() if stride != 0])

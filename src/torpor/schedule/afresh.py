@@ -14,11 +14,11 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from torpor.base.errors import MemoryLimitError
+from torpor.ir.infer import count_of
 from torpor.ir.ops import ALU, LOOPED, Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
-from torpor.schedule.cost import count_of
 from torpor.schedule.limit import Economy, Limit
 from torpor.schedule.region import STEPWISE
 

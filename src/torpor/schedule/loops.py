@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from torpor.base.dtypes import dtypes
-from torpor.ir.infer import largest, shape_of, shaped
+from torpor.ir.infer import count, count_of, largest, shape_of, shaped
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import CheckSite, Counter, Jump, ParamArg, ScheduleItem, Section, Stored
 from torpor.ir.uop import UOp
 from torpor.ir.variable import above
 from torpor.rules.rebuild import map_nodes
 from torpor.schedule.reduction_fission import MakeBuffer
-from torpor.schedule.region import count
 
 COUNTED_FROM: Final = 4  # rounds: fewer are written out
 HANDED: Final = Stored("handed on to the next step")
@@ -217,7 +216,7 @@ class Unrolled(Unfolded):
         for number, after in enumerate(self.body.results[:carries]):
             self.place_carry(number, after)
         for node, result in zip(values, self.body.results[carries:], strict=True):
-            self.places[result] = self.rows(self.outs[Ops.STEPS, node], 0, count(shape_of(node)))
+            self.places[result] = self.rows(self.outs[Ops.STEPS, node], 0, count_of(node))
         self.place_operands(self.body, self.steps)
 
     def told_apart(self) -> int:
@@ -401,7 +400,7 @@ class Rounds(Unfolded):
         self.look = bodies.of([self.loop.goes_on], self.device)
         self.round = bodies.of(self.loop.nexts, self.device)
         self.carries = [
-            self.outs.get((Ops.LAST, n)) or self.make(self.device, count(shape_of(one)), one.dtype)
+            self.outs.get((Ops.LAST, n)) or self.make(self.device, count_of(one), one.dtype)
             for n, one in enumerate(self.loop.nexts)
         ]
         for body in (self.look, self.round):

@@ -10,7 +10,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.contract_graph import PREPARED
-from torpor.ir.infer import devices_of, shape_of
+from torpor.ir.infer import count_of, devices_of
 from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.records import CheckSite, ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
@@ -25,7 +25,7 @@ from torpor.schedule.loops import loop_item
 from torpor.schedule.order import in_order, without_copies
 from torpor.schedule.prepare import prepare_rules
 from torpor.schedule.reduction_fission import MakeBuffer
-from torpor.schedule.region import Region, count
+from torpor.schedule.region import Region
 from torpor.schedule.tile_and_fuse import tile_and_fuse
 
 TargetOf = Callable[[str], Target]
@@ -115,7 +115,7 @@ def fused(
         fuser = Fuser(wanted, apart)
         fuser.run()
         places = {
-            node: make_buffer(region.device, count(shape_of(node)), node.dtype)
+            node: make_buffer(region.device, count_of(node), node.dtype)
             for node, region in fuser.state.home.items()
         }
         made = {region: item_of(fuser, region, places) for region in fuser.state.regions}

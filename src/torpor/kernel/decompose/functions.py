@@ -15,20 +15,14 @@ from torpor.kernel.decompose import (
     trigonometric,
 )
 from torpor.kernel.decompose.small_floats import compute_in_single
+from torpor.rules.exact import constant_of
 
 _FLOATS: Final = (dtypes.float32, dtypes.float64)
 
 
-def _uniform_number(node: UOp) -> float | None:
-    """The number that a constant has in every lane; None for other nodes."""
-    lane = node.src[0] if node.op is Ops.VECTORIZE else node
-    same = node.op is not Ops.VECTORIZE or all(s is lane for s in node.src)
-    return float(lane.arg) if same and lane.op is Ops.CONST else None
-
-
 def decompose_power(x: UOp, y: UOp) -> UOp:
     """x**y = 2**(y * log2 x)"""
-    number = _uniform_number(y)
+    number = constant_of(y)
     short = None if number is None else power.power_of_constant_exponent(x, number)
     return power.power(x, y) if short is None else short
 
