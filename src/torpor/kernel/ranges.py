@@ -22,6 +22,7 @@ Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
 WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)  # axes that become copies
 DEPTH: Final = {kind: place for place, kind in enumerate(AxisType)}  # outermost first
+OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)
 REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
 CLOSING: Final = (Ops.REDUCE, Ops.STORE)  # what runs over loops of its own
 RECENT: Final = 32  # kernels whose loops are kept
