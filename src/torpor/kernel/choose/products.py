@@ -14,7 +14,8 @@ from torpor.kernel.choose.registers import cut_apart, stage_over, write_rows
 from torpor.kernel.choose.roles import RESULTS, position_of, put_in_order
 from torpor.kernel.choose.slides import copy_rows
 from torpor.kernel.choose.tiling import Plan
-from torpor.kernel.choose.vectors import WRITTEN_OUT, attempt, attempt_all, vectors_written
+from torpor.kernel.choose.vectors import WRITTEN_OUT, attempt, attempt_all
+from torpor.kernel.estimate import copies
 from torpor.kernel.opts.dot import Products, find_products, parts_of
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import direct_loads
@@ -224,4 +225,4 @@ def multiply_rows(kernel: Kernel, plan: Plan, row: int, fragment: Fragment) -> b
     ):
         return False
     kernel.apply_opt(Opt(OptOps.MMA, len(kernel.reduce_axes) - 1))
-    return PUT_TOGETHER * vectors_written(kernel) <= WRITTEN_OUT
+    return PUT_TOGETHER * copies(kernel.ast, kernel.target) <= WRITTEN_OUT * kernel.target.lanes(4)
