@@ -83,15 +83,11 @@ def is_short_step(position: UOp, one: UOp) -> bool:
     them within twice as many elements: `one//2`, `one%2`.
     """
     terms = {t: scale for t, scale in affine(position).terms.items() if one in t.ranges()}
-    if not all(depends_only(term, one) for term in terms):
+    below = {n for term in terms for n in term.toposort() if n is not one}
+    if any(n.op not in ALU and n.op is not Ops.CONST for n in below):
         return False
     moved = [distances(build(terms), one, first) for first in (0, LANES_SEEN)]
     return moved[0] == moved[1] and max(moved[0]) - min(moved[0]) < NEAR * LANES_SEEN
-
-
-def depends_only(term: UOp, one: UOp) -> bool:
-    """Whether a range is all that an expression is computed from."""
-    return all(n is one or n.op in ALU or n.op is Ops.CONST for n in term.toposort())
 
 
 def distances(moved: UOp, one: UOp, first: int) -> list[int]:

@@ -36,15 +36,6 @@ def sure_size(buffer: UOp) -> int | None:
     return None if buffer.arg.options.varying else size
 
 
-def _elements_reduced(node: UOp) -> int:
-    return count_of(node.src[0])
-
-
-def _is_given(node: UOp) -> bool:
-    """Whether it is memory, in some shape: what is there before the kernel."""
-    return node.below((Ops.RESHAPE,)).op is Ops.BUFFER
-
-
 class Builder:
     """Builds the ast of one region. `buffers` are the BUFFER nodes by parameter number."""
 
@@ -99,9 +90,10 @@ class Builder:
             n for n, *_ in reversed(self.done) if self.state.home.get(n) in (None, self.region)
         ]
         reductions = [node for node in computed if node.op is Ops.REDUCE_AXIS]
-        reductions.sort(key=_elements_reduced, reverse=True)
+        reductions.sort(key=lambda node: count_of(node.src[0]), reverse=True)
         nodes = (*reductions, *self.region.outputs, *computed)
-        found = dict.fromkeys(o for node in nodes if not _is_given(node) for o in node.origins)
+        made = (n for n in nodes if n.below((Ops.RESHAPE,)).op is not Ops.BUFFER)
+        found = dict.fromkeys(o for node in made for o in node.origins)
         return tuple(found)[:MAXIMUM_ORIGINS]
 
     # --- the trampoline ---------------------------------------------------------------------------

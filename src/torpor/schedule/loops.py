@@ -14,7 +14,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.infer import count, count_of, largest, shape_of, shaped
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import CheckSite, Counter, Jump, ParamArg, ScheduleItem, Section, Stored
+from torpor.ir.records import Counter, Jump, ParamArg, ScheduleItem, Section, Stored
 from torpor.ir.uop import UOp
 from torpor.ir.variable import above
 from torpor.rules.rebuild import map_nodes
@@ -182,7 +182,8 @@ class Unfolded:
             for n, place in enumerate(places)
             if place is not None and place.moves
         )
-        made = replace(item, buffers=buffers, checks=tuple(map(in_a_loop, item.checks)))
+        checks = tuple(replace(site, looped=True) for site in item.checks)
+        made = replace(item, buffers=buffers, checks=checks)
         if item.group is not None:
             section, number = item.group
             again = sections.setdefault(section, Section(section.own))
@@ -434,11 +435,6 @@ def jump(flag: UOp, where: Jump) -> ScheduleItem:
     memory = UOp(Ops.PARAM, flag.dtype, (), ParamArg(0, flag.arg.size))
     ast = UOp.sink(UOp(Ops.IF, dtypes.void, (memory,)))
     return ScheduleItem(ast, (flag,), reason="loop", outputs=(), jump=where)
-
-
-def in_a_loop(site: CheckSite) -> CheckSite:
-    """What a check means, asked in a loop."""
-    return replace(site, looped=True)
 
 
 def over_parts(ast: UOp, moved: Sequence[Moved], row: UOp) -> UOp:

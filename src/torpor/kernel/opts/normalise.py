@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 
 from torpor.base import settings
@@ -187,14 +186,10 @@ def mergeable(loops: Loops, outer: UOp, inner: UOp) -> bool:
         closed = closed_by(node)
         if (outer in closed) != (inner in closed):
             return False
-        if node.op is Ops.REDUCE and not closed_in(closed, outer, inner):
+        if node.op is Ops.REDUCE and outer not in closed:
             if (outer in loops.free[node]) != (inner in loops.free[node]):
                 return False
     return True
-
-
-def closed_in(closed: Iterable[UOp], *ranges: UOp) -> bool:
-    return all(r in closed for r in ranges)
 
 
 def merge_pair(ast: UOp, outer: UOp, inner: UOp) -> UOp | None:
