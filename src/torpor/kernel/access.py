@@ -145,12 +145,6 @@ def place(memory: UOp, axes: Sequence[UOp], at: Sequence[UOp] = ()) -> UOp:
     return UOp(Ops.INDEX, memory.dtype, (memory, flat(list(rounds))))
 
 
-def unasked(node: UOp) -> UOp:
-    """A place without a condition that always holds."""
-    always = node.op is Ops.INDEX and len(node.src) > 2 and node.src[2].vmin
-    return node.replace(src=node.src[:2]) if always else node
-
-
 def footprint(access: Access) -> int:
     """How many elements an access touches."""
     return iterations([r for r, stride in access.strides.items() if stride != 0])

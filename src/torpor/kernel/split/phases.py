@@ -20,7 +20,6 @@ from torpor.base import settings
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import unasked
 from torpor.kernel.opts.normalise import joined
 from torpor.kernel.ranges import (
     closed_by,
@@ -177,7 +176,7 @@ def narrowed(ast: UOp) -> UOp:
     """The kernel with each sum only over the rounds that add something."""
     while (fewer := next(shorter(ast), None)) is not None:
         ast = fewer
-    return map_nodes(ast, unasked)
+    return ast.simplify()
 
 
 def shorter(ast: UOp) -> Iterator[UOp]:
