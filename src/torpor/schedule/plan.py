@@ -42,25 +42,6 @@ class Plan:
     results: dict[UOp, UOp]
 
 
-def is_stored(node: UOp, device: str) -> bool:
-    """Whether the node is a whole buffer on `device` under another shape: nothing to compute."""
-    node = buffer_below(node)
-    return node.op is Ops.BUFFER and node.arg.device == device
-
-
-def buffer_below(node: UOp) -> UOp:
-    """The BUFFER under RESHAPEs."""
-    return node.below((Ops.RESHAPE,))
-
-
-def below_reshapes(node: UOp) -> UOp:
-    """The value in the shape that it is computed in: its elements lie in the same order."""
-    while node.op is Ops.RESHAPE:
-        unite_origins(node, node.src[0])
-        node = node.src[0]
-    return node
-
-
 def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: TargetOf) -> Plan:
     """The kernels that compute `roots`, each a graph node and the device it is wanted on.
 
@@ -76,14 +57,15 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: T
     wanted: dict[UOp, tuple[UOp, str]] = {}
     devices = devices_of(sink)
     for (root, device), prepared in zip(roots, sink.src, strict=True):
-        if is_stored(prepared, device):
-            results[root] = buffer_below(prepared)
+        below = prepared.below((Ops.RESHAPE,))  # whose elements lie in the same order
+        if below.op is Ops.BUFFER and below.arg.device == device:
+            results[root] = below
             continue
-        prepared = below_reshapes(prepared)
-        found = devices[prepared]
+        unite_origins(prepared, below)
+        found = devices[below]
         if found is not None and found != device:
-            prepared = UOp(Ops.COPY, prepared.dtype, (prepared,), device)
-        wanted[root] = (prepared, device)
+            below = UOp(Ops.COPY, below.dtype, (below,), device)
+        wanted[root] = (below, device)
     if not wanted:
         return Plan((), results)
     settle = partial(settled, make_buffer=make_buffer, target_of=target_of)
@@ -92,7 +74,7 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: T
     if limit is not None:
         made = within(limit, settle, made)
     places = zip(wanted, made.roots, strict=True)
-    results.update({root: made.places[prepared] for root, (prepared, _) in places})
+    results.update({root: made.places[below] for root, (below, _) in places})
     items = tile_and_fuse(made.items, results.values(), make_buffer, target_of(roots[0][1]))
     return Plan(tuple(items), results)
 
