@@ -30,7 +30,6 @@ DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
         "BEAM": 0,  # width of the timed search, 0: heuristics only
         "BEAM_SECONDS": 10,  # most time that the search for one kernel takes
         "BEAM_TOTAL": 600,  # most time that all searches of this process take
-        "BEAM_SPLITS": 0,  # 1: the search may change how sums are split, so their last bits
         "NOOPT": 0,  # 1: no optimisation at all
         "DEVICE": "CPU",  # the default device
         "THREADS": 0,  # worker threads, 0: one a core

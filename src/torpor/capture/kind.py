@@ -15,8 +15,8 @@ from torpor.tensor.storage import is_severed
 
 # Settings that decide what is compiled, or which device a function makes its tensors on.
 SETTINGS: Final = (
-    "NOOPT", "STRICT_FLOAT", "BEAM", "BEAM_SPLITS", "DEVICE", "KERNEL_SIZE", "JIT", "TARGET",
-    "CHECK", "THREADS",
+    "NOOPT", "STRICT_FLOAT", "BEAM", "DEVICE", "KERNEL_SIZE", "JIT", "TARGET", "CHECK",
+    "THREADS",
 )  # fmt: skip
 _MODES: Final = ("the arguments", "", "whether gradients are recorded", "training mode",
                  "the default float")  # fmt: skip

@@ -138,3 +138,13 @@ def device_of(node: UOp) -> str | None:
             found = (s._device for s in below.src)
             below._device = next((device for device in found if device is not None), None)
     return node._device
+
+
+def count(shape: Shape) -> int:
+    """The most elements that a tensor of this shape can have."""
+    return math.prod(map(largest, shape))
+
+
+def count_of(node: UOp) -> int:
+    """The most elements that the node can have."""
+    return count(shape_of(node))

@@ -83,15 +83,11 @@ def is_short_step(position: UOp, one: UOp) -> bool:
     them within twice as many elements: `one//2`, `one%2`.
     """
     terms = {t: scale for t, scale in affine(position).terms.items() if one in t.ranges()}
-    if not all(depends_only(term, one) for term in terms):
+    below = {n for term in terms for n in term.toposort() if n is not one}
+    if any(n.op not in ALU and n.op is not Ops.CONST for n in below):
         return False
     moved = [distances(build(terms), one, first) for first in (0, LANES_SEEN)]
     return moved[0] == moved[1] and max(moved[0]) - min(moved[0]) < NEAR * LANES_SEEN
-
-
-def depends_only(term: UOp, one: UOp) -> bool:
-    """Whether a range is all that an expression is computed from."""
-    return all(n is one or n.op in ALU or n.op is Ops.CONST for n in term.toposort())
 
 
 def distances(moved: UOp, one: UOp, first: int) -> list[int]:
@@ -147,21 +143,6 @@ def place(memory: UOp, axes: Sequence[UOp], at: Sequence[UOp] = ()) -> UOp:
     """
     rounds = zip(at or axes, (iterations([one]) for one in axes), strict=True)
     return UOp(Ops.INDEX, memory.dtype, (memory, flat(list(rounds))))
-
-
-def unasked(node: UOp) -> UOp:
-    """A place without a condition that always holds."""
-    always = node.op is Ops.INDEX and len(node.src) > 2 and node.src[2].vmin
-    return node.replace(src=node.src[:2]) if always else node
-
-
-def is_gated(value: UOp, condition: UOp) -> bool:
-    """Whether the value is a load (or cast of one) under this condition, and perhaps more."""
-    if value.op is Ops.CAST:
-        return is_gated(value.src[0], condition)
-    if value.op is not Ops.LOAD or len(value.src[0].src) < 3:
-        return False
-    return conjuncts(condition) <= conjuncts(value.src[0].src[2])
 
 
 def footprint(access: Access) -> int:

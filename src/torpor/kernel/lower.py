@@ -11,7 +11,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError
 from torpor.base.target import Target
 from torpor.ir.contract import Contract
-from torpor.ir.ops import AxisType, Ops, identity
+from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.trace import passed, watched
@@ -33,7 +33,6 @@ from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.passes.decided import settle_accesses
 from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.fission import fission_loops
 from torpor.kernel.passes.groups import part_reductions, share_reductions, to_items
@@ -45,7 +44,8 @@ from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
 from torpor.kernel.passes.vectorise import split_lane, vectorise
 from torpor.kernel.passes.width import lower_index
-from torpor.kernel.ranges import WRITTEN, closed_by, kind_of, map_nodes, nesting, size_of
+from torpor.kernel.ranges import WRITTEN, kind_of, nesting, size_of
+from torpor.rules.decided import decided_rules
 
 
 @dataclass
@@ -84,12 +84,14 @@ def write_out(state: Lowering) -> None:
     state.root, lanes = choose_lanes(state.root, state.target)
     written = [r for r in sorted(state.root.ranges(), key=nesting) if kind_of(r) in WRITTEN]
     state.root = unroll(state.root, [r for r in written if r not in lanes])
-    state.root = fold_conditions(settle_accesses(state.root))
+    if any(has_condition(n) for n in state.root.toposort()):
+        state.root = state.root.simplify()
     for lane in lanes:
         state.root = vectorise(state.root, lane, size_of(lane) or 1)
     if state.target.vector_alu and not state.target.groups:
         state.root = interleave_stores(interleave_loads(state.root), state.target)
-    state.root = settle_accesses(state.root) if lanes else state.root
+    if lanes:
+        state.root = graph_rewrite(state.root, decided_rules, name="decided")
 
 
 def place_items(state: Lowering) -> None:
@@ -225,26 +227,9 @@ def with_parameters(linear: Sequence[UOp], ast: UOp) -> tuple[UOp, ...]:
     return (*unused, *linear)
 
 
-def fold_conditions(root: UOp) -> UOp:
-    """Conditions that written-out copies have decided, folded."""
-    decided = any(n.op in (Ops.WHERE, Ops.CHECK) for n in root.toposort())
-    return map_nodes(root.simplify(), fold_reduction) if decided else root
-
-
-def fold_reduction(node: UOp) -> UOp:
-    """reduce(x, neutral, r) = reduce(x, r), and max(c, r) = c: copies of which a condition has left
-    a constant.
-    """
-    if node.op is not Ops.REDUCE or any(int(r.src[0].vmin) < 1 for r in closed_by(node)):
-        return node
-    neutral = UOp.const(node.dtype, identity(node.arg, node.dtype.scalar()))
-    values = [s for s in node.src if s not in closed_by(node)]
-    left = [s for s in values if s is not neutral]
-    if not left:
-        return neutral
-    if node.arg in (Ops.MAX, Ops.MIN) and len(left) == 1 and left[0].op is Ops.CONST:
-        return left[0]
-    return node.replace(src=(*left, *closed_by(node)))
+def has_condition(node: UOp) -> bool:
+    """Whether copies that are written out may decide something of a node."""
+    return node.op in (Ops.WHERE, Ops.CHECK) or (node.op is Ops.INDEX and len(node.src) > 2)
 
 
 def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:

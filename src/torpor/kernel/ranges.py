@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -11,7 +10,10 @@ from typing import Any, Final
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.rules.affine import closed_by as closed_by
+from torpor.rules.affine import iterations as iterations
 from torpor.rules.affine import note_free
+from torpor.rules.affine import number_of as number_of
+from torpor.rules.affine import size_of as size_of
 from torpor.rules.rebuild import Changes as Changes
 from torpor.rules.rebuild import map_nodes as map_nodes
 from torpor.rules.rebuild import replace_ranges as replace_ranges
@@ -20,14 +22,10 @@ Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
 WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)  # axes that become copies
 DEPTH: Final = {kind: place for place, kind in enumerate(AxisType)}  # outermost first
+OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)
 REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
 CLOSING: Final = (Ops.REDUCE, Ops.STORE)  # what runs over loops of its own
 RECENT: Final = 32  # kernels whose loops are kept
-
-
-def number_of(one: UOp) -> int:
-    """The axis number of a RANGE."""
-    return int(one.arg[0])
 
 
 def kind_of(one: UOp) -> AxisType:
@@ -52,23 +50,9 @@ def is_no_load(node: UOp) -> bool:
     return node.op is not Ops.LOAD
 
 
-def size_of(one: UOp) -> int | None:
-    """The number of iterations, None where it is symbolic."""
-    bound = one.src[0]
-    if bound.op is not Ops.CONST:
-        bound = bound.simplify()
-    size: int | None = bound.arg if bound.op is Ops.CONST else None
-    return size
-
-
 def has_known_lengths(ranges: Sequence[UOp]) -> bool:
     """Whether no number of iterations is symbolic."""
     return all(size_of(one) is not None for one in ranges)
-
-
-def iterations(ranges: Sequence[UOp]) -> int:
-    """How often the body of these loops runs, at most."""
-    return math.prod(max(int(r.src[0].vmax), 1) for r in ranges)
 
 
 def values_of(reduction: UOp) -> tuple[UOp, ...]:

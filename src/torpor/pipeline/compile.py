@@ -87,7 +87,7 @@ def key_of(ast: UOp, device_name: str) -> _Key:
     number = settings.number
     device = Device[device_name]
     beam = number("BEAM")
-    searched = (beam, number("BEAM_SPLITS"), number("THREADS")) if beam else ()
+    searched = (beam, number("THREADS")) if beam else ()
     return ast, device.key, number("NOOPT"), number("STRICT_FLOAT"), searched
 
 

@@ -23,7 +23,6 @@ from torpor.base.errors import OptError
 from torpor.base.locks import recursive_lock
 from torpor.base.target import Target
 from torpor.device import Device
-from torpor.device.machine import cores
 from torpor.device.pool import thread_count
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -76,7 +75,6 @@ class Task:
     target: Target
     width: int
     seconds: float
-    splits: bool
     entry: Entry  # what is known so far
     launches: Sequence[Values] = ({},)  # that stand for all
 
@@ -108,34 +106,26 @@ def opts_known(ast: UOp, device_name: str, target: Target) -> Opts | None:
 
 def settings_for_candidates() -> dict[str, settings.Value]:
     """The settings here and now, without those that print or search."""
-    threads = threads_for(bool(settings.number("BEAM_SPLITS")))
-    return {**settings.snapshot(), "BEAM": 0, "DEBUG": 0, "CHECK": 0, "THREADS": threads}
+    return {
+        **settings.snapshot(), "BEAM": 0, "DEBUG": 0, "CHECK": 0, "THREADS": thread_count(),
+    }  # fmt: skip
 
 
 def task_for(ast: UOp, device_name: str, launches: Sequence[Values] = ({},)) -> Task | None:
     """The search for a kernel, with what is known about it; None where it is none to search."""
     device = Device[device_name]
     target = device.target
-    splits = bool(settings.number("BEAM_SPLITS"))
     why = why_not(ast, target)
     if why:
         note(f"a kernel is not searched: {why}")
         return None
-    flags = f"strict {settings.number('STRICT_FLOAT')} splits {int(splits)}"
+    flags = f"strict {settings.number('STRICT_FLOAT')}"
     kernel = hashlib.sha256(ast.key + flags.encode()).hexdigest()[:32]
-    hardware = f"{device.key} {threads_for(splits)} threads" if target.threads else device.key
+    hardware = f"{device.key} {thread_count()} threads" if target.threads else device.key
     fresh = Entry(hardware, kernel, Kernel(ast, target).name, code())
     entry = database.read().get(fresh.key, fresh)
     width, seconds = settings.number("BEAM"), settings.number("BEAM_SECONDS")
-    return Task(ast, device_name, target, width, seconds, splits, entry, typical(launches))
-
-
-def threads_for(splits: bool) -> int:
-    """How many threads candidates are timed with: as many as the program uses, whose sums are the
-    same for any number. Where splits are searched it is as many as there are cores, whatever the
-    setting says, so that they are not chosen by it.
-    """
-    return cores() if splits else thread_count()
+    return Task(ast, device_name, target, width, seconds, entry, typical(launches))
 
 
 def typical(launches: Sequence[Values]) -> list[Values]:
@@ -360,7 +350,7 @@ class Tuner:
         Nobody waits for it past `until`.
         """
         task = self.task
-        self.asked(until, "open", task.ast, task.device, task.splits, task.launches)
+        self.asked(until, "open", task.ast, task.device, task.launches)
         self.own = float(self.asked(until, "measure", self.heuristic, float("inf")))
         self.lost = False
 

@@ -9,7 +9,8 @@ a reshape's quotients and remainders that stand in several indices often cancel 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from torpor.ir.ops import Ops
@@ -96,6 +97,25 @@ def without_constant(position: UOp) -> tuple[UOp, int]:
     if position.op is Ops.CONST:
         return position.const_like(0), int(position.arg)
     return position, 0
+
+
+def number_of(one: UOp) -> int:
+    """The axis number of a RANGE."""
+    return int(one.arg[0])
+
+
+def size_of(one: UOp) -> int | None:
+    """The number of iterations, None where it is symbolic."""
+    bound = one.src[0]
+    if bound.op is not Ops.CONST:
+        bound = bound.simplify()
+    size: int | None = bound.arg if bound.op is Ops.CONST else None
+    return size
+
+
+def iterations(ranges: Sequence[UOp]) -> int:
+    """How often the body of these loops runs, at most."""
+    return math.prod(max(int(r.src[0].vmax), 1) for r in ranges)
 
 
 def closed_by(node: UOp) -> tuple[UOp, ...]:

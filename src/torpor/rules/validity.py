@@ -110,3 +110,14 @@ def simplify_valid(valid: UOp) -> UOp:
 def conjuncts(condition: UOp) -> KeysView[UOp]:
     """The conditions whose conjunction this is, as a set in order of appearance."""
     return dict.fromkeys(operands_of(condition, Ops.AND)).keys()
+
+
+def is_gated(value: UOp, condition: UOp) -> bool:
+    """Whether the value is 0 where this condition does not hold: a load under it, and perhaps under
+    more, a cast of one, or a product of nothing else.
+    """
+    if value.op is Ops.CAST or value.op is Ops.MUL:
+        return all(is_gated(s, condition) for s in value.src)
+    if value.op is not Ops.LOAD or len(value.src[0].src) < 3:
+        return False
+    return conjuncts(condition) <= conjuncts(value.src[0].src[2])

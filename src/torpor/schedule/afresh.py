@@ -14,11 +14,11 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from torpor.base.errors import MemoryLimitError
+from torpor.ir.infer import count_of
 from torpor.ir.ops import ALU, LOOPED, Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
-from torpor.schedule.cost import count_of
 from torpor.schedule.limit import Economy, Limit
 from torpor.schedule.region import STEPWISE
 
@@ -109,11 +109,13 @@ def choices(settled: Settled, excess: int) -> Iterator[list[UOp]]:
         if birth < at < last and buffer in nodes and buffer not in settled.kept
     ]
     across = [node for node in across if node.op not in _FIXED]
-    cheap = [node for node in across if not takes_reduction(node, settled.places)]
-    others = [node for node in across if node not in set(cheap)]
+    others = [  # that take a reduction
+        node for node in across
+        if any(below.op is Ops.REDUCE_AXIS for below in expression(node, settled.places))
+    ]  # fmt: skip
     for each in (1, *EACH):
-        some = [node for number, node in enumerate(others) if number % each]
-        chosen = [node for node in across if node in {*cheap, *some}]
+        left = {*others[::each]}
+        chosen = [node for node in across if node not in left]
         enough, total = 0, 0
         while enough < len(chosen) and total < excess:
             total += settled.places[chosen[enough]].arg.nbytes
@@ -122,11 +124,6 @@ def choices(settled: Settled, excess: int) -> Iterator[list[UOp]]:
             yield chosen[:enough]
         if chosen:
             yield chosen
-
-
-def takes_reduction(node: UOp, places: dict[UOp, UOp]) -> bool:
-    """Whether computing a stored value from other stored ones takes a reduction."""
-    return any(below.op is Ops.REDUCE_AXIS for below in expression(node, places))
 
 
 def expression(node: UOp, places: dict[UOp, UOp]) -> list[UOp]:

@@ -10,12 +10,14 @@ guarded by its condition: below its branches, only what it chooses is looked at.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import MOVEMENT, Ops
-from torpor.ir.rewrite import unite_origins
+from torpor.ir.pattern import PatternMatcher, UPat
+from torpor.ir.rewrite import graph_rewrite, unite_origins
 from torpor.ir.uop import UOp
 from torpor.schedule.prepare import filled
 from torpor.schedule.region import STORED
@@ -36,7 +38,7 @@ def ask_for_all(root: UOp) -> UOp:
                 add_places(node, changes)
             elif is_words(node) and node.src[1].below(MOVEMENT).op is not Ops.CONST:
                 changes[node] = checked(node, node.src[1])
-    return changed(order, changes) if changes else root
+    return graph_rewrite(root, _ASKING, changes, bottom_up=True, name="ask for all")
 
 
 def is_words(node: UOp) -> bool:
@@ -90,17 +92,10 @@ def checked(check: UOp, condition: UOp) -> UOp:
     return made
 
 
-def changed(order: list[UOp], changes: dict[UOp, UOp]) -> UOp:
-    """The graph of these nodes, operands first, with the changes; what is made anew comes from
-    where the old came from.
-    """
-    done: dict[UOp, UOp] = {}
-    for node in order:
-        wanted = changes.get(node, node)
-        for below in wanted.toposort(lambda n: n not in done):
-            if below not in done:
-                source = tuple([done[s] for s in below.src])
-                done[below] = below.over(source)
-                unite_origins(below, done[below])
-        done[node] = done[wanted]
-    return done[order[-1]]
+def asked_for_all(ctx: Mapping[UOp, UOp], node: UOp) -> UOp | None:
+    """`check(i, some) -> check(i, all)`."""
+    found = ctx.get(node)
+    return None if found is node else found
+
+
+_ASKING: Final = PatternMatcher([(UPat(Ops.CHECK, name="node"), asked_for_all)])

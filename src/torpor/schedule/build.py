@@ -9,19 +9,21 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from torpor.base.dtypes import dtypes
-from torpor.ir.infer import shape_of, size_node
+from torpor.ir.infer import count_of, shape_of, size_node
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.records import CheckSite, ParamArg
 from torpor.ir.rewrite import MAXIMUM_ORIGINS
 from torpor.ir.uop import UOp
-from torpor.rules import conjuncts, simplify_under, simplify_valid
+from torpor.rules import simplify_under, simplify_valid
+from torpor.rules.affine import number_of
 from torpor.rules.movement import TRUE, ZERO, Indices, flat
 from torpor.rules.rebuild import with_slots
+from torpor.rules.validity import is_gated
 from torpor.schedule.cost import may_fail
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.guards import guard_checks
-from torpor.schedule.loop_fission import axis_number, separate_loops
-from torpor.schedule.region import Region, count
+from torpor.schedule.loop_fission import separate_loops
+from torpor.schedule.region import Region
 
 Step = Generator["Request", UOp, UOp]
 Request = tuple[UOp, Indices, UOp]  # node, indices, where it is valid
@@ -32,15 +34,6 @@ def sure_size(buffer: UOp) -> int | None:
     """How many elements the memory of a BUFFER is sure to have; None where that varies."""
     size: int = buffer.arg.size
     return None if buffer.arg.options.varying else size
-
-
-def _elements_reduced(node: UOp) -> int:
-    return count(shape_of(node.src[0]))
-
-
-def _is_given(node: UOp) -> bool:
-    """Whether it is memory, in some shape: what is there before the kernel."""
-    return node.below((Ops.RESHAPE,)).op is Ops.BUFFER
 
 
 class Builder:
@@ -97,9 +90,10 @@ class Builder:
             n for n, *_ in reversed(self.done) if self.state.home.get(n) in (None, self.region)
         ]
         reductions = [node for node in computed if node.op is Ops.REDUCE_AXIS]
-        reductions.sort(key=_elements_reduced, reverse=True)
+        reductions.sort(key=lambda node: count_of(node.src[0]), reverse=True)
         nodes = (*reductions, *self.region.outputs, *computed)
-        found = dict.fromkeys(o for node in nodes if not _is_given(node) for o in node.origins)
+        made = (n for n in nodes if n.below((Ops.RESHAPE,)).op is not Ops.BUFFER)
+        found = dict.fromkeys(o for node in made for o in node.origins)
         return tuple(found)[:MAXIMUM_ORIGINS]
 
     # --- the trampoline ---------------------------------------------------------------------------
@@ -174,7 +168,7 @@ class Builder:
         if inner.op is Ops.CONST and not inner.arg:
             return UOp.const(node.dtype, 0)
         value: UOp = yield node.src[0], below, inner
-        if is_zero_outside(value, here):
+        if is_gated(value, here):
             return value
         return here.where(value, UOp.const(node.dtype, 0))
 
@@ -268,7 +262,7 @@ class Builder:
         """The STORE of a value into the memory of `node`."""
         made = self.run((value, indices, TRUE))
         place = UOp(Ops.INDEX, node.dtype, (target, self.flat(indices, node)))
-        ranges = sorted(self.region.closure(indices), key=axis_number)
+        ranges = sorted(self.region.closure(indices), key=number_of)
         return UOp(Ops.STORE, dtypes.void, (place, made, *ranges))
 
     def safe_divisor(self, node: UOp, divisor: UOp) -> UOp:
@@ -290,13 +284,3 @@ class Builder:
                 _, low, high = node.src[0].arg
                 self.variables[node] = UOp.variable(f"v{len(self.variables)}", low, high)
         return root.substitute(dict(self.variables)) if self.variables else root
-
-
-def is_zero_outside(value: UOp, valid: UOp) -> bool:
-    """Whether `value` is 0 wherever `valid` does not hold: a load under that very condition."""
-    if value.op is Ops.CAST:
-        return is_zero_outside(value.src[0], valid)
-    if value.op is not Ops.LOAD:
-        return False
-    place = value.src[0]
-    return len(place.src) > 2 and conjuncts(valid) <= conjuncts(place.src[2])

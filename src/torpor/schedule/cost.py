@@ -7,11 +7,10 @@ the time that one float takes to come from memory.
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from torpor.base.target import PARTS
-from torpor.ir.infer import largest, shape_of
+from torpor.ir.infer import count_of, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, TRANSCENDENTAL, Ops
 from torpor.ir.uop import UOp
 
@@ -142,11 +141,6 @@ class Weights:
 def terms_of(reduction: UOp) -> int:
     """How many elements make one element of the result."""
     return count_of(reduction.src[0]) // max(count_of(reduction), 1)
-
-
-def count_of(node: UOp) -> int:
-    """The most elements that the node can have."""
-    return math.prod(largest(size) for size in shape_of(node))
 
 
 def may_fail(node: UOp) -> bool:

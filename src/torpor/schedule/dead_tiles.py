@@ -20,8 +20,9 @@ from torpor.ir.ops import ALU, AxisType, Ops, identity
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules import conjuncts
+from torpor.rules.affine import size_of
 from torpor.rules.linear import linear
-from torpor.schedule.reduction_fission import length, parameter_of
+from torpor.schedule.reduction_fission import parameter_of
 from torpor.schedule.tile_groups import FusionGroup, counts_blocks
 
 FALSE: Final = UOp.const(dtypes.bool, False)
@@ -72,7 +73,7 @@ def column_at(place: UOp, cut: frozenset[UOp], width: int) -> UOp | None:
     if constant or len(rest) != 1 or len(terms) != 2 or len(place.src) > 2:
         return None
     one = rest[0]
-    fits = one.op is Ops.RANGE and terms[one] == 1 and length(one) == width
+    fits = one.op is Ops.RANGE and terms[one] == 1 and size_of(one) == width
     return one if fits else None
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Sequence
 
 from torpor.base import settings
-from torpor.ir.infer import devices_of, shape_of
+from torpor.ir.infer import count_of, devices_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.rules.movement import Indices, map_indices
 from torpor.schedule import cost
-from torpor.schedule.region import Region, Use, count
+from torpor.schedule.region import Region, Use
 
 LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
 
@@ -54,7 +54,7 @@ class FusionState:
 
     def precedence(self, root: UOp) -> tuple[bool, int]:
         """Roots with reductions are visited first, large ones before small: others join them."""
-        return self.weights.level[root] > 0, count(shape_of(root))
+        return self.weights.level[root] > 0, count_of(root)
 
     def device(self, node: UOp) -> str:
         """The device that a value is computed on."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.rules.affine import closed_by, free_ranges
+from torpor.rules.affine import closed_by, free_ranges, number_of
 from torpor.schedule.region import Ranges
 
 
@@ -50,7 +50,7 @@ def separate_loops(root: UOp) -> UOp:
         if node in apart:
             own = AxisType.REDUCE if node.op is Ops.REDUCE else AxisType.GLOBAL
             fresh = {}
-            for one in sorted(with_inner(made, apart[node]), key=axis_number):
+            for one in sorted(with_inner(made, apart[node]), key=number_of):
                 kind = own if one in apart[node] else AxisType.REDUCE
                 fresh[one] = one.replace(arg=(number, kind))
                 number += 1
@@ -65,8 +65,3 @@ def with_inner(node: UOp, ranges: Ranges) -> Ranges:
         if inner is not node and around & ranges:
             ranges |= closed
     return ranges
-
-
-def axis_number(one: UOp) -> int:
-    """The axis number of a RANGE: smaller is outer."""
-    return int(one.arg[0])

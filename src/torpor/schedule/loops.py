@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from torpor.base.dtypes import dtypes
-from torpor.ir.infer import largest, shape_of, shaped
+from torpor.ir.infer import count, count_of, largest, shape_of, shaped
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import CheckSite, Counter, Jump, ParamArg, ScheduleItem, Section, Stored
+from torpor.ir.records import Counter, Jump, ParamArg, ScheduleItem, Section, Stored
 from torpor.ir.uop import UOp
 from torpor.ir.variable import above
 from torpor.rules.rebuild import map_nodes
 from torpor.schedule.reduction_fission import MakeBuffer
-from torpor.schedule.region import count
 
 COUNTED_FROM: Final = 4  # rounds: fewer are written out
 HANDED: Final = Stored("handed on to the next step")
@@ -183,7 +182,8 @@ class Unfolded:
             for n, place in enumerate(places)
             if place is not None and place.moves
         )
-        made = replace(item, buffers=buffers, checks=tuple(map(in_a_loop, item.checks)))
+        checks = tuple(replace(site, looped=True) for site in item.checks)
+        made = replace(item, buffers=buffers, checks=checks)
         if item.group is not None:
             section, number = item.group
             again = sections.setdefault(section, Section(section.own))
@@ -217,7 +217,7 @@ class Unrolled(Unfolded):
         for number, after in enumerate(self.body.results[:carries]):
             self.place_carry(number, after)
         for node, result in zip(values, self.body.results[carries:], strict=True):
-            self.places[result] = self.rows(self.outs[Ops.STEPS, node], 0, count(shape_of(node)))
+            self.places[result] = self.rows(self.outs[Ops.STEPS, node], 0, count_of(node))
         self.place_operands(self.body, self.steps)
 
     def told_apart(self) -> int:
@@ -401,7 +401,7 @@ class Rounds(Unfolded):
         self.look = bodies.of([self.loop.goes_on], self.device)
         self.round = bodies.of(self.loop.nexts, self.device)
         self.carries = [
-            self.outs.get((Ops.LAST, n)) or self.make(self.device, count(shape_of(one)), one.dtype)
+            self.outs.get((Ops.LAST, n)) or self.make(self.device, count_of(one), one.dtype)
             for n, one in enumerate(self.loop.nexts)
         ]
         for body in (self.look, self.round):
@@ -435,11 +435,6 @@ def jump(flag: UOp, where: Jump) -> ScheduleItem:
     memory = UOp(Ops.PARAM, flag.dtype, (), ParamArg(0, flag.arg.size))
     ast = UOp.sink(UOp(Ops.IF, dtypes.void, (memory,)))
     return ScheduleItem(ast, (flag,), reason="loop", outputs=(), jump=where)
-
-
-def in_a_loop(site: CheckSite) -> CheckSite:
-    """What a check means, asked in a loop."""
-    return replace(site, looped=True)
 
 
 def over_parts(ast: UOp, moved: Sequence[Moved], row: UOp) -> UOp:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, KeysView
 from typing import Any, Final
 
-from torpor.ir.infer import Shape, shape_of
+from torpor.ir.infer import Shape, count, count_of, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.rules.affine import is_dense, strides_of
@@ -26,7 +26,7 @@ from torpor.schedule import cost
 from torpor.schedule.fusion_state import FusionState
 from torpor.schedule.prepare import LONG_REDUCTION
 from torpor.schedule.reasons import NEAR, Reasons, reductions_near
-from torpor.schedule.region import ALONE, STORED, Region, Use, count
+from torpor.schedule.region import ALONE, STORED, Region, Use
 
 # Choices, of which only the order of magnitude matters (bench/results/constants.md).
 MOST_OUTPUTS: Final = 8  # that join a kernel uncalled for; targets limit parameters
@@ -101,7 +101,7 @@ class MultiOutput:
             return False
         rows = region.evaluations(tuple(region.axes))
         in_a_row = min(digits[r] for r in around - outputs)
-        busy = rows >= cost.PARALLEL or count(shape_of(node)) <= cost.SMALL
+        busy = rows >= cost.PARALLEL or count_of(node) <= cost.SMALL
         return busy and in_a_row <= SHORT_ROW
 
     # --- kernels that read the same ---------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.contract_graph import PREPARED
-from torpor.ir.infer import devices_of, shape_of
+from torpor.ir.infer import count_of, devices_of
 from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.records import CheckSite, ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
@@ -25,7 +25,7 @@ from torpor.schedule.loops import loop_item
 from torpor.schedule.order import in_order, without_copies
 from torpor.schedule.prepare import prepare_rules
 from torpor.schedule.reduction_fission import MakeBuffer
-from torpor.schedule.region import Region, count
+from torpor.schedule.region import Region
 from torpor.schedule.tile_and_fuse import tile_and_fuse
 
 TargetOf = Callable[[str], Target]
@@ -40,25 +40,6 @@ class Plan:
 
     items: tuple[ScheduleItem, ...]
     results: dict[UOp, UOp]
-
-
-def is_stored(node: UOp, device: str) -> bool:
-    """Whether the node is a whole buffer on `device` under another shape: nothing to compute."""
-    node = buffer_below(node)
-    return node.op is Ops.BUFFER and node.arg.device == device
-
-
-def buffer_below(node: UOp) -> UOp:
-    """The BUFFER under RESHAPEs."""
-    return node.below((Ops.RESHAPE,))
-
-
-def below_reshapes(node: UOp) -> UOp:
-    """The value in the shape that it is computed in: its elements lie in the same order."""
-    while node.op is Ops.RESHAPE:
-        unite_origins(node, node.src[0])
-        node = node.src[0]
-    return node
 
 
 def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: TargetOf) -> Plan:
@@ -76,14 +57,15 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: T
     wanted: dict[UOp, tuple[UOp, str]] = {}
     devices = devices_of(sink)
     for (root, device), prepared in zip(roots, sink.src, strict=True):
-        if is_stored(prepared, device):
-            results[root] = buffer_below(prepared)
+        below = prepared.below((Ops.RESHAPE,))  # whose elements lie in the same order
+        if below.op is Ops.BUFFER and below.arg.device == device:
+            results[root] = below
             continue
-        prepared = below_reshapes(prepared)
-        found = devices[prepared]
+        unite_origins(prepared, below)
+        found = devices[below]
         if found is not None and found != device:
-            prepared = UOp(Ops.COPY, prepared.dtype, (prepared,), device)
-        wanted[root] = (prepared, device)
+            below = UOp(Ops.COPY, below.dtype, (below,), device)
+        wanted[root] = (below, device)
     if not wanted:
         return Plan((), results)
     settle = partial(settled, make_buffer=make_buffer, target_of=target_of)
@@ -92,7 +74,7 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: T
     if limit is not None:
         made = within(limit, settle, made)
     places = zip(wanted, made.roots, strict=True)
-    results.update({root: made.places[prepared] for root, (prepared, _) in places})
+    results.update({root: made.places[below] for root, (below, _) in places})
     items = tile_and_fuse(made.items, results.values(), make_buffer, target_of(roots[0][1]))
     return Plan(tuple(items), results)
 
@@ -115,7 +97,7 @@ def fused(
         fuser = Fuser(wanted, apart)
         fuser.run()
         places = {
-            node: make_buffer(region.device, count(shape_of(node)), node.dtype)
+            node: make_buffer(region.device, count_of(node), node.dtype)
             for node, region in fuser.state.home.items()
         }
         made = {region: item_of(fuser, region, places) for region in fuser.state.regions}

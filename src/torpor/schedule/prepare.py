@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from torpor.base.dtypes import dtypes
-from torpor.ir.infer import Shape, largest, shape_of
+from torpor.ir.infer import Shape, count_of, largest, shape_of
 from torpor.ir.ops import MOVEMENT, Ops, identity
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
-from torpor.schedule.cost import LONG, SMALL, count_of, terms_of
+from torpor.schedule.cost import LONG, SMALL, terms_of
 from torpor.schedule.tile_groups import SHARED_FROM
 
 # A reduction to few elements is cut so that the parts run in parallel. The cut depends on the shape

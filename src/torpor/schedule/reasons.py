@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from torpor.ir.infer import largest, shape_of
+from torpor.ir.infer import count_of, largest, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, Ops
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
 from torpor.schedule import cost
 from torpor.schedule.fusion_state import LEAVES, FusionState
-from torpor.schedule.region import STORED, Region, Use, count
+from torpor.schedule.region import STORED, Region, Use
 
 NEAR: Final = 64  # operations of a value that are looked at for what it reads: bounds time only
 
@@ -80,7 +80,7 @@ class Reasons:
     def for_elementwise(self, node: UOp, uses: Sequence[Use]) -> str | None:
         """For elementwise work: by what doing it several times costs."""
         steps, reads = self.weights.steps[node], self.weights.reads[node]
-        size = max(count(shape_of(node)), 1)
+        size = max(count_of(node), 1)
         regions = {use.region for use in uses}
         evaluations = sum(use.region.evaluations(use.indices) for use in uses)
         if len(regions) > 1:
@@ -104,7 +104,7 @@ class Reasons:
         region = use.region
         around = region.closure(use.indices)
         outputs = frozenset(region.axes)
-        size = count(shape_of(node))
+        size = count_of(node)
         evaluations = region.evaluations(use.indices)
         if around - outputs:
             if self.loses_tiles(node, use):
@@ -120,10 +120,10 @@ class Reasons:
             return "loops do not nest"
         rows = max(evaluations, 1)
         reduction = self.weights.work_on[node]
-        work = count(shape_of(reduction.src[0]))
+        work = count_of(reduction.src[0])
         if work > cost.SMALL and self.weights.is_product(self.sum_below(reduction)):
             return "product in an outer loop"  # where its tiles would have other loops beside them
-        shared = max(work, count(shape_of(next(iter(region.outputs)))))
+        shared = max(work, count_of(next(iter(region.outputs))))
         if rows < cost.PARALLEL and shared > cost.SMALL:  # all of the kernel would run on one core
             return "too few rows to keep the cores busy"
         if work > cost.SMALL and work // rows > cost.ROW_LIMIT:
@@ -136,7 +136,7 @@ class Reasons:
         """Whether a product that becomes part of a sum of it has too few results left that share
         one of its operands: its tiles would be narrow, and registers sum far too many terms.
         """
-        work = count(shape_of(node.src[0])) if node.op is Ops.REDUCE_AXIS else 0
+        work = count_of(node.src[0]) if node.op is Ops.REDUCE_AXIS else 0
         if work <= cost.SMALL or not self.weights.is_product(node):
             return False
         outputs = frozenset(use.region.axes)
@@ -156,7 +156,7 @@ class Reasons:
         """
         if node.op is not Ops.REDUCE_AXIS:
             return "recompute"
-        inner = count(shape_of(node.src[0])) // max(count(shape_of(node)), 1)
+        inner = count_of(node.src[0]) // max(count_of(node), 1)
         if node.arg[0] is Ops.ADD and again <= cost.PADDING and self.only_feeds_sum(node):
             return None
         small = inner <= cost.NESTED_MOST and len(loops) == 1 and again <= 1
@@ -171,8 +171,8 @@ class Reasons:
         """The products whose tiles a kernel is for: it should have no other loops."""
         first = next(iter(region.outputs))
         near = reductions_near(first)
-        level, whole = self.weights.level, count(shape_of(first))
-        last = [r for r in near if level[r] == level[first] and count(shape_of(r)) >= whole]
+        level, whole = self.weights.level, count_of(first)
+        last = [r for r in near if level[r] == level[first] and count_of(r) >= whole]
         return [r for r in last if self.weights.is_product(self.sum_below(r))]
 
     def terms_summed(self, reduction: UOp) -> int:
@@ -215,8 +215,8 @@ class Reasons:
         """
         if not self.weights.is_product(node):
             return False
-        size = count(shape_of(node))
-        stack = [one for one in region.outputs if count(shape_of(one)) == size]
+        size = count_of(node)
+        stack = [one for one in region.outputs if count_of(one) == size]
         met, seen = set(stack), {node}
         while stack and len(met) <= cost.STREAMS:
             one = stack.pop()
@@ -224,7 +224,7 @@ class Reasons:
             if not inside or not (one.op in ALU or one.op in MOVEMENT):
                 met.add(one)
                 continue
-            fresh = {s for s in one.src if count(shape_of(s)) == size} - seen
+            fresh = {s for s in one.src if count_of(s) == size} - seen
             seen |= fresh
             stack.extend(fresh)
         return len(met) > cost.STREAMS

@@ -14,24 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.rules.affine import free_ranges
+from torpor.rules.affine import free_ranges, number_of, size_of
+from torpor.rules.movement import flat
 from torpor.rules.rebuild import with_slots
-from torpor.schedule.loop_fission import axis_number
 from torpor.schedule.online_reduction import degree, factor, known, power_of
 from torpor.schedule.region import NONE, Ranges
 
 MakeBuffer = Callable[[str, int, DType], UOp]  # a BUFFER: its device, elements and their format
-
-
-def length(one: UOp) -> int:
-    """The iterations of a range; 0 where they are not known."""
-    bound = one.src[0]
-    return int(bound.arg) if bound.op is Ops.CONST else 0
 
 
 def parameter_of(place: UOp) -> int:
@@ -244,12 +239,11 @@ class ReductionFission:
             self.factor = self.top.alu(Ops.EXP)
             lacking.append(self.factor)
         for one in lacking:
-            around = tuple(sorted(free_ranges(one), key=axis_number))
-            position, size = UOp.index_const(0), 1
-            for inner in reversed(around):
-                position, size = inner * size + position, size * length(inner)
-            buffer = make(self.item.buffers[0].arg.device, size, one.dtype)
-            self.places[one] = self.memory.place(buffer, position.simplify()), around
+            around = tuple(sorted(free_ranges(one), key=number_of))
+            sizes = [size_of(inner) or 0 for inner in around]
+            buffer = make(self.item.buffers[0].arg.device, prod(sizes), one.dtype)
+            position = flat(list(zip(around, sizes, strict=True)))
+            self.places[one] = self.memory.place(buffer, position), around
 
 
 def never(node: UOp) -> bool:

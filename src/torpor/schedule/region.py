@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from torpor.ir.infer import Shape, Size, largest, shape_of
+from torpor.ir.infer import Shape, Size, shape_of
 from torpor.ir.ops import LOOPED, AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.rules.affine import free_ranges
+from torpor.rules.affine import free_ranges, iterations
 from torpor.rules.movement import ZERO, Indices, is_one
 
 Ranges = frozenset[UOp]
@@ -89,7 +88,7 @@ class Region:
 
     def evaluations(self, indices: Indices) -> int:
         """How many times a value at `indices` is computed."""
-        return math.prod(largest_bound(r) for r in self.closure(indices))
+        return iterations([*self.closure(indices)])
 
 
 class Use(NamedTuple):
@@ -97,13 +96,3 @@ class Use(NamedTuple):
 
     region: Region
     indices: Indices
-
-
-def largest_bound(one: UOp) -> int:
-    """The most iterations of a range."""
-    return max(int(one.src[0].vmax), 1)
-
-
-def count(shape: Shape) -> int:
-    """The most elements that a tensor of this shape can have."""
-    return math.prod(largest(size) for size in shape)

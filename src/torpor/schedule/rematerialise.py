@@ -18,8 +18,8 @@ from typing import Final
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.rules.affine import closed_by, free_ranges
-from torpor.schedule.reduction_fission import MakeBuffer, length
+from torpor.rules.affine import closed_by, free_ranges, size_of
+from torpor.schedule.reduction_fission import MakeBuffer
 from torpor.schedule.tile_groups import (
     FusionGroup,
     around,
@@ -74,7 +74,7 @@ def rematerialised(
 def terms_reduced(item: ScheduleItem) -> int:
     """How many terms the reductions of a kernel take in all."""
     found = (n for n in item.ast.toposort() if n.op is Ops.REDUCE)
-    return sum(prod(map(length, {*closed_by(n), *free_ranges(n)})) for n in found)
+    return sum(prod(size_of(r) or 0 for r in {*closed_by(n), *free_ranges(n)}) for n in found)
 
 
 def inside_groups(items: Sequence[ScheduleItem], outside: frozenset[UOp], least: int) -> set[UOp]:

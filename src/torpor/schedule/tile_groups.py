@@ -17,8 +17,9 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
+from torpor.rules.affine import size_of
 from torpor.rules.linear import bounds, linear
-from torpor.schedule.reduction_fission import fission, length, parameter_of
+from torpor.schedule.reduction_fission import fission, parameter_of
 
 # Bytes handed on: more than a last cache holds beside the rest. Without tiles attention of 1024
 # takes a quarter longer with its gradients, and as long without (bench/results/constants.md). A
@@ -225,11 +226,13 @@ def rows_of(item: ScheduleItem, number: int) -> Rows | None:
     if store is None:
         return None
     terms, _ = linear(store.src[0].src[1])
-    found = [(scale, r) for r, scale in terms.items() if r.op is Ops.RANGE and length(r) > 1]
+    found = [
+        (scale, r) for r, scale in terms.items() if r.op is Ops.RANGE and (size_of(r) or 0) > 1
+    ]
     if not found:
         return None
     scale, one = max(found, key=itemgetter(0))
-    return Rows(length(one), scale)
+    return Rows(size_of(one) or 0, scale)
 
 
 def store_of(item: ScheduleItem, number: int) -> UOp | None:
@@ -259,7 +262,7 @@ def row_at(place: UOp, rows: Rows) -> UOp | None:
     found = [r for r, scale in terms.items() if scale == rows.stride and r.op is Ops.RANGE]
     rest = {t: s for t, s in terms.items() if t not in found and not counts_blocks(t)}
     low, high = bounds(rest, constant)
-    if len(found) != 1 or length(found[0]) != rows.total or low < 0 or high >= rows.stride:
+    if len(found) != 1 or size_of(found[0]) != rows.total or low < 0 or high >= rows.stride:
         return None
     return found[0] if all(t.op is Ops.RANGE for t in rest) else None
 

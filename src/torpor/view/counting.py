@@ -54,7 +54,8 @@ def fit(views: Sequence[View]) -> View | None:
     limits = [
         (int(along.min()), int(along.max()) + 1)
         for along in (
-            np.nonzero(valid.any(other_axes(axis, len(shape))))[0] for axis in range(len(shape))
+            np.nonzero(valid.any((*range(axis), *range(axis + 1, len(shape)))))[0]
+            for axis in range(len(shape))
         )
     ]
     box = tuple(slice(low, high) for low, high in limits)
@@ -74,7 +75,3 @@ def fit(views: Sequence[View]) -> View | None:
         return None
     offset = origin - sum(low * step for (low, _), step in zip(limits, strides, strict=True))
     return View.create(shape, strides, offset, tuple(limits))
-
-
-def other_axes(axis: int, count: int) -> tuple[int, ...]:
-    return tuple(a for a in range(count) if a != axis)

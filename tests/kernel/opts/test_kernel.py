@@ -1,12 +1,15 @@
 """Opts keep the result; those that do not fit are refused with their name and the reason."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.devices import needs
-from tests.kernel.kernels import case, cases, check_kernel, run_kernel, sample
+from tests.kernel.kernels import add, case, cases, check_kernel, multiply, run_kernel, sample
+from tests.rules.expressions import value
 from torpor import Context, Tensor
 from torpor.base.errors import OptError
 from torpor.base.target import get_target
@@ -14,7 +17,7 @@ from torpor.device import Device
 from torpor.graph import build
 from torpor.ir.ops import AxisType, Ops
 from torpor.kernel import Kernel, Opt, OptOps
-from torpor.kernel.ranges import kind_of
+from torpor.kernel.ranges import kind_of, size_of
 
 CASES = cases()
 NAMED = {one.name: one for one in CASES}
@@ -239,3 +242,67 @@ def test_a_copy_is_independent():
     other.apply_opt(Opt(OptOps.UPCAST, 0, 4))
     assert kernel.opts == []
     assert kernel.name == "r_8_12_6"
+
+
+# --- what a kernel knows of its axes, and what it asks of opts ----------------------------------
+OPT = Opt(OptOps.UPCAST, 0, 4)
+
+
+def kernel_from(root, **changes):
+    return Kernel(case("a test", root).item("CPU").ast, replace(get_target("cpu"), **changes))
+
+
+@given(st.sampled_from([1, 2, 3, 4, 6, 8, 12, 24]), st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_a_split_axis_counts_through_the_same_places(amount, top):
+    kernel = kernel_from(multiply(sample(24), sample(24, step=3)))
+    (axis,) = kernel.axes
+    kernel.split(axis, amount, AxisType.UPCAST, top)
+    (store,), axes = kernel.ast.src, kernel.axes
+    fresh = axes[-1]
+    assert size_of(fresh) == amount and kind_of(fresh) is AxisType.UPCAST
+    outer = [axis for axis in axes if axis is not fresh]
+    places = [
+        value(store.src[0].src[1], {**dict.fromkeys(outer, step), fresh: inner})
+        for step in range(24 // amount)
+        for inner in range(amount)
+    ]
+    slow, fast = (24 // amount, 1) if top else (1, amount)
+    assert places == [
+        step * fast + inner * slow for step in range(24 // amount) for inner in range(amount)
+    ]
+
+
+def test_axes_lie_outermost_first_and_reductions_are_told_apart():
+    kernel = kernel_from(build.reduce(multiply(sample(6, 8), sample(6, 8, step=3)), Ops.ADD, 1))
+    assert [*map(size_of, kernel.axes)] == [6, 8] and [*map(size_of, kernel.reduce_axes)] == [8]
+    assert kernel.has_reduce and kernel.name == "r_6_8"
+    kernel.split(kernel.axes[0], 3, AxisType.UPCAST)
+    numbers = [r.arg[0] for r in kernel.axes]
+    assert len(set(numbers)) == 3 and kernel.fresh == max(numbers) + 1
+
+
+@pytest.mark.parametrize(("amount", "expected"), [(4, 4), (0, 24), (24, 24)])
+def test_an_amount_divides_its_axis(amount, expected):
+    kernel = kernel_from(add(sample(24), sample(24)))
+    assert kernel.amount(replace(OPT, arg=amount), kernel.axes[0]) == expected
+
+
+def test_what_does_not_fit_is_refused_with_the_axes_of_the_kernel():
+    kernel = kernel_from(add(sample(24), sample(24)))
+    (axis,) = kernel.axes
+    with pytest.raises(
+        OptError, match=r"UPCAST of axis 0 by 5.*E_24 .*global 24.*5 does not divide"
+    ):
+        kernel.amount(replace(OPT, arg=5), axis)
+    with pytest.raises(OptError, match="no axis 3 among 1"):
+        kernel.axis(replace(OPT, axis=3), kernel.axes)
+    with pytest.raises(OptError, match="it is a global axis"):
+        kernel.expect(OPT, axis, (AxisType.LOOP, AxisType.LOCAL))
+
+
+def test_packed_memory_has_as_much_room_as_the_target_says():
+    kernel = kernel_from(add(sample(24), sample(24)), stage_bytes=1000)
+    kernel.check_memory(OPT, 1000)
+    with pytest.raises(OptError, match="1001 bytes would be staged, and there are 1000"):
+        kernel.check_memory(OPT, 1001)

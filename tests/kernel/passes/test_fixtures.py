@@ -15,7 +15,6 @@ import torpor.kernel.passes
 from torpor.base.target import get_target
 from torpor.ir.text import parse, show, show_lines
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.decided import settle_accesses
 from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.factors import factored
 from torpor.kernel.passes.fission import fission_loops
@@ -52,7 +51,6 @@ def may_share(root: UOp) -> str:
 
 
 PASSES: dict[str, Callable[[UOp], UOp | str]] = {
-    "decided": settle_accesses,
     "fission": fission_loops,
     "dots": lambda root: show_lines(add_in_dots(linearise(root))),
     "factors": lambda root: UOp.sink(*factored(root.src)),

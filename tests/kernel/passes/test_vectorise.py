@@ -1,4 +1,4 @@
-"""Vectors of which only some lanes are stored: parts that are known, and kernels that have them."""
+"""Kernels with vectors of which only some lanes are stored."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.kernel.kernels import case, check_kernel, sample
 from torpor import Context, Tensor
@@ -15,15 +13,6 @@ from torpor.base.target import get_target
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.kernel import Opt, OptOps, lower
-from torpor.kernel.passes.vectorise import parts_of
-
-
-@given(st.sets(st.integers(0, 15)))
-def test_parts_hold_each_lane_once_in_powers_of_two(lanes):
-    parts = parts_of(sorted(lanes))
-    assert [n for part in parts for n in part] == sorted(lanes)
-    assert all(len(part) & (len(part) - 1) == 0 for part in parts)
-
 
 ROWS = case("rows", build.elementwise(Ops.MUL, sample(5, 7), sample(5, 7, step=3)))
 

@@ -15,8 +15,8 @@ from torpor.kernel.choose.reuse import read_once
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.choose.transpose import tile_transpose
 from torpor.kernel.choose.vectors import Facts, attempt, is_short, thread_rest, unroll_short
-from torpor.kernel.opts.kernel import OUTPUTS, Kernel
-from torpor.kernel.ranges import iterations, kind_of, size_of
+from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.ranges import OUTPUTS, iterations, kind_of, size_of
 
 
 def choose(kernel: Kernel) -> list[Opt]:

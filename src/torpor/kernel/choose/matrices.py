@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
-from typing import Final
 
 from torpor.base.target import Fragment
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.plans import best_plans, first_plan
-from torpor.kernel.choose.products import TRIED, block_rows, cut_sum, pack_lanes, share_blocks
-from torpor.kernel.choose.registers import stage_over
-from torpor.kernel.choose.roles import position_of
-from torpor.kernel.choose.tiling import Plan
-from torpor.kernel.choose.vectors import WRITTEN_OUT, attempt_all, vectors_written
+from torpor.kernel.choose.products import TRIED, apply_plan
+from torpor.kernel.choose.vectors import attempt_all
 from torpor.kernel.opts.dot import find_products
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.ranges import number_of, size_of
-
-PUT_TOGETHER: Final = 2  # times the instructions of others that words of several parts take
+from torpor.kernel.ranges import size_of
 
 
 def tile_matrices(kernel: Kernel) -> bool:
@@ -84,33 +78,3 @@ def words_along(kernel: Kernel, position: int, terms: int, one: Fragment) -> boo
         kernel.apply_opt(Opt(OptOps.SWAP, place + after - position, place + after - position + 1))
     kernel.apply_opt(Opt(OptOps.DOT, last, terms))
     return True
-
-
-def apply_plan(kernel: Kernel, plan: Plan, fragment: Fragment) -> bool:
-    """The opts of a plan: blocks for threads, blocks of the sum, copies, the matrices; says whether
-    there is room.
-    """
-    tile = plan.tile
-    level, row = share_blocks(kernel, plan, tile.rows if plan.together else 1)
-    if plan.depth:
-        results = len(kernel.axes) - len(kernel.reduce_axes)
-        first = results + cut_sum(kernel, plan.depth)
-        level, row = first - 1, first + row - level - 1
-    if (size_of(kernel.axes[row + 1]) or 1) % tile.panel:
-        kernel.apply_opt(Opt(OptOps.PADTO, row + 1, tile.panel))
-    kernel.apply_opt(Opt(OptOps.UPCAST, row + 1, tile.panel))
-    if not pack_lanes(kernel, level):
-        return False
-    deepest = len(kernel.reduce_axes) - 1
-    kernel.apply_opt(Opt(OptOps.UNROLL, deepest, fragment.words))
-    if plan.together and not plan.depth:
-        row = block_rows(kernel, plan.together, row)
-    whole = (size_of(kernel.axes[row]) or 1) % tile.rows == 0
-    around = number_of(kernel.axes[row - 1])
-    kernel.apply_opt(Opt(OptOps.UPCAST if whole else OptOps.OVERLAP, row, tile.rows))
-    if plan.together and not stage_over(
-        kernel, position_of(kernel, around), kernel.axes[-1], kernel.target.stage_bytes
-    ):
-        return False
-    kernel.apply_opt(Opt(OptOps.MMA, len(kernel.reduce_axes) - 1))
-    return PUT_TOGETHER * vectors_written(kernel) <= WRITTEN_OUT

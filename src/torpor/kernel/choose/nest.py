@@ -30,9 +30,9 @@ from torpor.kernel.choose.vectors import (
     vector_amount,
     write_lane,
 )
-from torpor.kernel.opts.kernel import OUTPUTS, Kernel
+from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.split import boundaries
-from torpor.kernel.ranges import REDUCES, find_loops, kind_of, number_of, size_of
+from torpor.kernel.ranges import OUTPUTS, REDUCES, find_loops, kind_of, number_of, size_of
 
 OPERANDS: Final = 6  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own, one for their rests each

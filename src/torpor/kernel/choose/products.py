@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Final
 
-from torpor.base.target import Target
+from torpor.base.target import Fragment, Target
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.choose.columns import tile_columns
@@ -14,7 +14,8 @@ from torpor.kernel.choose.registers import cut_apart, stage_over, write_rows
 from torpor.kernel.choose.roles import RESULTS, position_of, put_in_order
 from torpor.kernel.choose.slides import copy_rows
 from torpor.kernel.choose.tiling import Plan
-from torpor.kernel.choose.vectors import attempt, attempt_all
+from torpor.kernel.choose.vectors import WRITTEN_OUT, attempt, attempt_all
+from torpor.kernel.estimate import copies
 from torpor.kernel.opts.dot import Products, find_products, parts_of
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import direct_loads
@@ -22,6 +23,7 @@ from torpor.kernel.ranges import iterations, kind_of, number_of, size_of
 
 TERMS: Final = (4, 2)  # of a DOT
 WORTH: Final = 1.25  # times quicker that sums of words are predicted to be
+PUT_TOGETHER: Final = 2  # times the instructions of others that words of several parts take
 TRIED: Final = 4  # plans that are tried where opts of better ones are refused
 
 
@@ -66,11 +68,12 @@ def shares_words(kernel: Kernel, trial: Kernel) -> bool:
     return shared and (not plain or found[0][0] * WORTH < plain[0][0])
 
 
-def apply_plan(kernel: Kernel, plan: Plan) -> bool:
-    """The opts of a plan: blocks for threads, blocks of the sum, copies, register tiles; says
-    whether there is room.
+def apply_plan(kernel: Kernel, plan: Plan, fragment: Fragment | None = None) -> bool:
+    """The opts of a plan: blocks for threads, blocks of the sum, copies, register tiles, or those
+    that an instruction for matrices multiplies; says whether there is room.
     """
-    level, row = share_blocks(kernel, plan)
+    together = fragment is not None and plan.together
+    level, row = share_blocks(kernel, plan, plan.tile.rows if together else 1)
     if plan.image and not copy_windows(kernel, plan, level):
         return False
     if plan.depth:
@@ -83,6 +86,8 @@ def apply_plan(kernel: Kernel, plan: Plan) -> bool:
     kernel.apply_opt(Opt(OptOps.UPCAST, row + 1, panel))
     if plan.packs and not plan.image and not pack_lanes(kernel, level):
         return False
+    if fragment is not None:
+        return multiply_rows(kernel, plan, row, fragment)
     if plan.together and not plan.depth:
         row = part_rows(kernel, plan, row)
     tile_rows(kernel, plan, row)
@@ -203,3 +208,21 @@ def tile_rows(kernel: Kernel, plan: Plan, row: int) -> None:
     if plan.together and beside:
         for tile in tiles:
             stage_over(kernel, row - 1, tile, most)
+
+
+def multiply_rows(kernel: Kernel, plan: Plan, row: int, fragment: Fragment) -> bool:
+    """Tiles of the rows at `row` for matrices; they are packed in the loop around it. Says whether
+    there is room, for what is written out too.
+    """
+    kernel.apply_opt(Opt(OptOps.UNROLL, len(kernel.reduce_axes) - 1, fragment.words))
+    if plan.together and not plan.depth:
+        row = block_rows(kernel, plan.together, row)
+    whole = (size_of(kernel.axes[row]) or 1) % plan.tile.rows == 0
+    around = number_of(kernel.axes[row - 1])
+    kernel.apply_opt(Opt(OptOps.UPCAST if whole else OptOps.OVERLAP, row, plan.tile.rows))
+    if plan.together and not stage_over(
+        kernel, position_of(kernel, around), kernel.axes[-1], kernel.target.stage_bytes
+    ):
+        return False
+    kernel.apply_opt(Opt(OptOps.MMA, len(kernel.reduce_axes) - 1))
+    return PUT_TOGETHER * copies(kernel.ast, kernel.target) <= WRITTEN_OUT * kernel.target.lanes(4)

@@ -10,8 +10,8 @@ from torpor.ir.ops import AxisType
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, footprint
 from torpor.kernel.choose.roles import put_in_order
-from torpor.kernel.opts.kernel import OUTPUTS, Kernel
-from torpor.kernel.ranges import find_loops, kind_of, size_of
+from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.ranges import OUTPUTS, find_loops, kind_of, size_of
 
 COPIES: Final = 7  # most copies of an output axis that share what they load
 

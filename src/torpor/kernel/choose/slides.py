@@ -35,10 +35,10 @@ from torpor.kernel.choose.vectors import (
     thread_rest,
     tile_axis,
 )
-from torpor.kernel.opts.kernel import OUTPUTS, Kernel
+from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import direct_loads, reach
-from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
+from torpor.kernel.ranges import OUTPUTS, find_loops, iterations, kind_of, number_of, size_of
 
 PRODUCTS_WRITTEN: Final = 400  # products of vectors that are written out, at most, of a tile
 ROWS_WRITTEN: Final = 256  # and of rows that are not copied, whose ends are masked

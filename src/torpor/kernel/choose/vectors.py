@@ -14,10 +14,10 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
 from torpor.kernel.choose.reuse import COPIES
-from torpor.kernel.estimate import copies, is_data
-from torpor.kernel.lanes import is_row, lane_axes
+from torpor.kernel.estimate import copies
+from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.ranges import WRITTEN, closed_by, find_loops, iterations, kind_of, size_of
+from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, size_of
 
 COPIES_REPEATED: Final = 4  # of an axis of symbolic length: as many less one may be in vain
 SUMS: Final = 8  # sums side by side: an addition takes 3 to 4 cycles, and two run at once
@@ -82,25 +82,6 @@ def is_short(kernel: Kernel) -> bool:
     if count <= WRITTEN_OUT:
         return True
     return count <= WRITTEN_OUT * target.lanes(4) and bool(lane_axes(kernel.ast, target))
-
-
-def vectors_written(kernel: Kernel) -> float:
-    """About how many values are written out, each vector counted once but where lanes are moved one
-    by one.
-    """
-    loops, target = find_loops(kernel.ast), kernel.target
-    lanes, moved = lane_axes(kernel.ast, target), {a.node: a for a in accesses(loops)}
-    total = 0.0
-    for node in loops.order:
-        if is_data(node) and node.op is not Ops.INDEX:
-            ranges = loops.free[node].union(closed_by(node) if node.op is Ops.STORE else ())
-            count: float = iterations([r for r in ranges if kind_of(r) in WRITTEN])
-            access = moved.get(node.src[0]) if node.op in (Ops.LOAD, Ops.STORE) else None
-            for one, width in lanes:
-                if one in ranges and (access is None or is_row(access, one)):
-                    count /= width
-            total += count
-    return total
 
 
 def attempt(kernel: Kernel, opt: Opt) -> bool:

@@ -62,7 +62,7 @@ def reduced_exp(x: UOp, biases: int = 1) -> tuple[UOp, UOp]:
     high, low = table.LOG_2_SINGLE if form is SINGLE else table.LOG_2_DOUBLE
     # Not as a sum with `magic` less `magic`: compilers of shaders take the product itself for it.
     whole = UOp(Ops.RINT, x.dtype, (x * LOG2_E,))
-    shifted = whole + (form.magic + biases * form.bias)
+    shifted = whole + (form.magic + biases * x.dtype.bias)
     near, tail = x - whole * high, whole * low  # the difference is exact
     r = near - tail
     square = r * r

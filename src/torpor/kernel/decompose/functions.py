@@ -16,20 +16,14 @@ from torpor.kernel.decompose import (
 )
 from torpor.kernel.decompose.small_floats import compute_in_single
 from torpor.kernel.decompose.words import magnitude
+from torpor.rules.exact import constant_of
 
 _FLOATS: Final = (dtypes.float32, dtypes.float64)
 
 
-def _uniform_number(node: UOp) -> float | None:
-    """The number that a constant has in every lane; None for other nodes."""
-    lane = node.src[0] if node.op is Ops.VECTORIZE else node
-    same = node.op is not Ops.VECTORIZE or all(s is lane for s in node.src)
-    return float(lane.arg) if same and lane.op is Ops.CONST else None
-
-
 def decompose_power(x: UOp, y: UOp) -> UOp:
     """x**y = 2**(y * log2 x)"""
-    number = _uniform_number(y)
+    number = constant_of(y)
     short = None if number is None else power.power_of_constant_exponent(x, number)
     return power.power(x, y) if short is None else short
 
@@ -37,7 +31,7 @@ def decompose_power(x: UOp, y: UOp) -> UOp:
 def decompose_absolute(x: UOp, negative: UOp, zero: UOp) -> UOp | None:
     """max(x, -x) + 0 = |x|, without its sign bit; NaN stays."""
     same, sign = negative.src
-    known = same is x and _uniform_number(sign) == -1 and _uniform_number(zero) == 0
+    known = same is x and constant_of(sign) == -1 and constant_of(zero) == 0
     return magnitude(x) if known else None
 
 

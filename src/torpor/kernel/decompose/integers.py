@@ -22,6 +22,7 @@ from torpor.ir.ops import ALU, COMPARE
 from torpor.kernel.decompose import pairs
 from torpor.kernel.decompose.pairs import Pair, word
 from torpor.kernel.decompose.words import vector_of
+from torpor.rules.exact import constant_of
 
 Value = UOp | Pair
 _DECLARED: Final = frozenset({Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL})
@@ -102,6 +103,8 @@ class _Program:
                 found = node.replace(src=tuple(self.folded[s] for s in node.src))
                 if node.op in ALU and all(s.op is Ops.CONST for s in found.src):
                     found = found.simplify()
+                elif node.op is Ops.WHERE and (known := constant_of(found.src[0])) is not None:
+                    found = found.src[1 if known else 2]
                 self.folded[node] = self.folded[found] = found
         return self.folded[root]
 

@@ -28,11 +28,11 @@ _ROOT_HALF_BITS: Final = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}  # sqrt(1/2), 
 def split_exponent(x: UOp) -> tuple[UOp, UOp]:
     """(m - 1, e) with x = 2**e * m, m in [sqrt(1/2), sqrt(2)), for positive finite x."""
     form = format_of(x)
-    tiny = x < 2.0 ** (1 - form.bias)  # denormal numbers have no leading one: scale them first
-    shift = form.fraction + 1
+    tiny = x < 2.0 ** (1 - x.dtype.bias)  # denormal numbers have no leading one: scale them first
+    shift = x.dtype.fraction + 1
     bits = signed_bits(tiny.where(x * 2.0**shift, x))
-    exponent = (bits - _ROOT_HALF_BITS[form.real.bits]) >> form.fraction
-    m = (bits - (exponent << form.fraction)).bitcast(x.dtype)
+    exponent = (bits - _ROOT_HALF_BITS[form.real.bits]) >> x.dtype.fraction
+    m = (bits - (exponent << x.dtype.fraction)).bitcast(x.dtype)
     real = exponent - tiny.where(exponent.const_like(shift), exponent.const_like(0))
     return m - 1.0, small_integer_to_float(real, form)
 

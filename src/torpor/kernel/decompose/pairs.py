@@ -76,40 +76,18 @@ def multiply(a: Pair, b: Pair) -> Pair:
 
 def shift_left(a: Pair, count: UOp) -> Pair:
     """`a << count`, a word below 64."""
-    if count.op is Ops.CONST:
-        return _shift_left_by(a, int(count.arg))
     rest = count & 31
     low = a[0] << rest
     high = a[1] << rest | (a[0] >> 1) >> (rest ^ 31)
     return choose(count < 32, (low, high), (low.const_like(0), low))
 
 
-def _shift_left_by(a: Pair, count: int) -> Pair:
-    if count == 0:
-        return a
-    if count >= 32:
-        return a[0].const_like(0), a[0] << (count - 32) if count > 32 else a[0]
-    return a[0] << count, a[1] << count | a[0] >> (32 - count)
-
-
 def shift_right(a: Pair, count: UOp, signed: bool) -> Pair:
     """`a >> count`, a word below 64; the sign moves in where it is signed."""
-    if count.op is Ops.CONST:
-        return _shift_right_by(a, int(count.arg), signed)
     rest = count & 31
     high = _shift_word(a[1], rest, signed)
     low = a[0] >> rest | (a[1] << 1) << (rest ^ 31)
     return choose(count < 32, (low, high), (high, _fill(a[1], signed)))
-
-
-def _shift_right_by(a: Pair, count: int, signed: bool) -> Pair:
-    if count == 0:
-        return a
-    if count >= 32:
-        low = _shift_word(a[1], a[1].const_like(count - 32), signed) if count > 32 else a[1]
-        return low, _fill(a[1], signed)
-    high = _shift_word(a[1], a[1].const_like(count), signed)
-    return a[0] >> count | a[1] << (32 - count), high
 
 
 def _shift_word(a: UOp, count: UOp, signed: bool) -> UOp:
@@ -155,7 +133,7 @@ def to_single(a: Pair, signed: bool) -> UOp:
     size = magnitude(a) if signed else a
     large = size[1] >= 0x10000
     sticky = word((size[0] & 0xFFFF).ne(0))
-    shortened = _shift_right_by(size, 16, False)
+    shortened = shift_right(size, size[0].const_like(16), signed=False)
     low, high = choose(large, (shortened[0] | sticky, shortened[1]), size)
     single = vector_of(dtypes.float32, low)
     top = (high << 8 | low >> 24).cast(single) * 2.0**24

@@ -57,12 +57,11 @@ def _parts(x: UOp) -> tuple[UOp, UOp]:
     """(significand, exponent) with x = significand * 2**exponent, x > 0: unsigned with its highest
     bit set, and signed. Denormal numbers are made normal before.
     """
-    form = format_of(x)
-    small, shift = x < 2.0 ** (1 - form.bias), form.fraction + 1
+    small, shift = x < 2.0 ** (1 - x.dtype.bias), x.dtype.fraction + 1
     normal = small.where(x * 2.0**shift, x)
-    exponent = signed_bits(normal) >> form.fraction
-    exponent = small.where(exponent - shift, exponent) - (form.bias + form.fraction)
-    implicit = 1 << form.fraction
+    exponent = signed_bits(normal) >> x.dtype.fraction
+    exponent = small.where(exponent - shift, exponent) - (x.dtype.bias + x.dtype.fraction)
+    implicit = 1 << x.dtype.fraction
     return unsigned_bits(normal) & (implicit - 1) | implicit, exponent
 
 

@@ -17,7 +17,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, UOp
 from torpor.ir.ops import RARE
 from torpor.kernel.decompose import coefficients as table
-from torpor.kernel.decompose.pairs import add, product_of_words
+from torpor.kernel.decompose.pairs import add, product_of_words, word
 from torpor.kernel.decompose.words import (
     SINGLE,
     Format,
@@ -44,7 +44,7 @@ _POSITIONS: Final = {32: 129, 64: 1025}  # exponents from 1/2 on
 
 def _digits(form: Format) -> list[int]:
     """Limbs of 2**-(fraction+1) / (2*pi), first the most significant: the window for x = 1/2."""
-    leading = form.fraction + 1
+    leading = form.real.fraction + 1
     count = _POSITIONS[form.real.bits] // LIMB + _WINDOW[form.real.bits] + 1
     total = count * LIMB
     number = table.INVERSE_TURN >> (table.INVERSE_TURN_BITS + leading - total)
@@ -74,10 +74,6 @@ def _window(position: UOp, form: Format) -> list[UOp]:
 
 def _widen(limb: UOp) -> UOp:
     return limb.cast(vector_of(dtypes.uint64, limb))
-
-
-def _narrow(limb: UOp) -> UOp:
-    return limb.cast(vector_of(dtypes.uint32, limb))
 
 
 def _fraction_single(m: UOp, window: list[UOp]) -> list[UOp]:
@@ -111,7 +107,7 @@ def _fraction_double(m: UOp, window: list[UOp]) -> list[UOp]:
         total = carry
         for term in column:
             total = total + term
-        result.insert(0, _narrow(total))
+        result.insert(0, word(total))
         carry = total >> LIMB
     return result
 
@@ -163,7 +159,7 @@ def reduce_near_angle(size: UOp) -> tuple[UOp, UOp, UOp]:
     whole, quarter = nearest_integer(wide * (2 / math.pi))
     rest = (wide - whole * UPPER_HALF_PI) - whole * LOWER_HALF_PI
     high = rest.cast(size.dtype)
-    return high, (rest - high.cast(double)).cast(size.dtype), _narrow(quarter)
+    return high, (rest - high.cast(double)).cast(size.dtype), word(quarter)
 
 
 def reduce_angle(x: UOp) -> tuple[UOp, UOp, UOp]:
@@ -175,10 +171,10 @@ def reduce_angle(x: UOp) -> tuple[UOp, UOp, UOp]:
     size = magnitude(x)
     bits = unsigned_bits(size)
     small = size < 0.5
-    exponent = _narrow(bits >> form.fraction)
-    first = form.bias - 1  # the biased exponent of 1/2
+    exponent = word(bits >> x.dtype.fraction)
+    first = x.dtype.bias - 1  # the biased exponent of 1/2
     position = small.where(exponent.const_like(0), exponent - first)
-    m = (bits & ((1 << form.fraction) - 1)) | (1 << form.fraction)
+    m = (bits & ((1 << x.dtype.fraction) - 1)) | (1 << x.dtype.fraction)
     window = _window(position, form)
     limbs = _fraction_single(m, window) if form is SINGLE else _fraction_double(m, window)
     quarter = (limbs[0] + (1 << 29)) >> 30

@@ -19,8 +19,6 @@ from torpor.ir import Ops, UOp
 class Format:
     """A binary floating-point format and the integers of its width.
 
-    fraction:  stored bits of the significand.
-    bias:      of the stored exponent.
     magic:     1.5 * 2**fraction: added to a small integer it puts that integer in the low bits.
     half_mask: cuts a significand so that a product of two cut ones is exact.
     """
@@ -28,21 +26,18 @@ class Format:
     real: DType
     signed: DType
     unsigned: DType
-    fraction: int
-    bias: int
     magic: float
     half_mask: int
 
     @property
     def magic_bits(self) -> int:
-        return ((self.bias + self.fraction) << self.fraction) | (1 << (self.fraction - 1))
+        digits = self.real.fraction
+        return ((self.real.bias + digits) << digits) | (1 << (digits - 1))
 
 
-SINGLE: Final = Format(
-    dtypes.float32, dtypes.int32, dtypes.uint32, 23, 127, 1.5 * 2.0**23, 0xFFFFF000
-)
+SINGLE: Final = Format(dtypes.float32, dtypes.int32, dtypes.uint32, 1.5 * 2.0**23, 0xFFFFF000)
 DOUBLE: Final = Format(
-    dtypes.float64, dtypes.int64, dtypes.uint64, 52, 1023, 1.5 * 2.0**52, 0xFFFFFFFFF8000000
+    dtypes.float64, dtypes.int64, dtypes.uint64, 1.5 * 2.0**52, 0xFFFFFFFFF8000000
 )
 
 
@@ -108,7 +103,7 @@ def power_of_two(exponent: UOp, form: Format) -> UOp:
     """2**n for n + bias, a normal number's, in the lowest bits of an integer of the format's width:
     as many as sign and exponent have; what stands above them is shifted out.
     """
-    return (exponent << form.fraction).bitcast(vector_of(form.real, exponent))
+    return (exponent << form.real.fraction).bitcast(vector_of(form.real, exponent))
 
 
 def halves_of_power(both: UOp, form: Format) -> tuple[UOp, UOp]:
@@ -120,7 +115,7 @@ def halves_of_power(both: UOp, form: Format) -> tuple[UOp, UOp]:
 def scale(x: UOp, n: UOp) -> UOp:
     """`x * 2**n` in two factors, so that 2**n itself may overflow or be denormal."""
     form = format_of(x)
-    first, second = halves_of_power(n + 2 * form.bias, form)
+    first, second = halves_of_power(n + 2 * x.dtype.bias, form)
     return x * first * second
 
 
@@ -138,8 +133,7 @@ def cut(x: UOp) -> UOp:
 
 def magnitude(x: UOp) -> UOp:
     """|x|, by clearing the sign bit."""
-    form = format_of(x)
-    mask = (1 << (form.fraction + form.bias.bit_length() + 1)) - 1
+    mask = (1 << (x.dtype.fraction + x.dtype.bias.bit_length() + 1)) - 1
     return (unsigned_bits(x) & mask).bitcast(x.dtype)
 
 

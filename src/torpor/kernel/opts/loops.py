@@ -5,15 +5,15 @@ runs them: copies written out, work items, threads. Each changes the kernel or r
 from __future__ import annotations
 
 from math import prod
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.opts.normalise import drop_single, renumber
 from torpor.kernel.opts.split import padded, partition
-from torpor.kernel.opts.state import OUTPUTS, State
 from torpor.kernel.ranges import (
+    OUTPUTS,
     WRITTEN,
     Changes,
     closed_by,
@@ -26,6 +26,9 @@ from torpor.kernel.ranges import (
     replace_ranges,
     size_of,
 )
+
+if TYPE_CHECKING:
+    from torpor.kernel.opts.kernel import Kernel
 
 COPIES: Final = 512  # of one axis, past which code only grows
 WHOLE: Final = (AxisType.GLOBAL, AxisType.LOOP, AxisType.REDUCE)  # axes that no opt has split
@@ -56,7 +59,7 @@ BINDINGS: Final[dict[OptOps, Binding]] = {
 }
 
 
-def bind(kernel: State, opt: Opt) -> None:
+def bind(kernel: Kernel, opt: Opt) -> None:
     """Cut iterations off an axis and bind them."""
     how = BINDINGS[opt.op]
     one = kernel.axis(opt, kernel.reduce_axes if how.reduces else kernel.axes)
@@ -77,7 +80,7 @@ def bind(kernel: State, opt: Opt) -> None:
     kernel.split(one, amount, how.kind, top=how.top, overlap=how.overlap)
 
 
-def expect_anew(kernel: State, opt: Opt, one: UOp) -> None:
+def expect_anew(kernel: Kernel, opt: Opt, one: UOp) -> None:
     """Results may be computed twice."""
     if kernel.reads_stored():
         raise kernel.refused(opt, "it reads what it stores")
@@ -86,7 +89,7 @@ def expect_anew(kernel: State, opt: Opt, one: UOp) -> None:
 
 
 # --- groups and threads ---------------------------------------------------------------------------
-def expect_groups(kernel: State, opt: Opt) -> None:
+def expect_groups(kernel: Kernel, opt: Opt) -> None:
     """The target has groups, and they may be used."""
     if not kernel.target.groups:
         raise kernel.refused(opt, f"target {kernel.target.name} has no groups")
@@ -94,7 +97,7 @@ def expect_groups(kernel: State, opt: Opt) -> None:
         raise kernel.refused(opt, "NOLOCALS was applied")
 
 
-def expect_outermost(kernel: State, opt: Opt) -> None:
+def expect_outermost(kernel: Kernel, opt: Opt) -> None:
     """Reductions stand in no loops, and in no other reduction."""
     if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):
         raise kernel.refused(opt, "there are loops around the reduction")
@@ -104,7 +107,7 @@ def expect_outermost(kernel: State, opt: Opt) -> None:
         raise kernel.refused(opt, "the reduction is inside another")
 
 
-def check_group(kernel: State, opt: Opt, amount: int) -> None:
+def check_group(kernel: Kernel, opt: Opt, amount: int) -> None:
     """A group has room for so many times as many work items, along one more axis."""
     grouped = [size_of(r) or 1 for r in kernel.axes if kind_of(r) in GROUPED]
     items = amount * prod(grouped)
@@ -114,14 +117,14 @@ def check_group(kernel: State, opt: Opt, amount: int) -> None:
         raise kernel.refused(opt, "a group has at most three dimensions")
 
 
-def without_locals(kernel: State, opt: Opt) -> None:
+def without_locals(kernel: Kernel, opt: Opt) -> None:
     """Have no groups."""
     if any(kind_of(r) in GROUPED for r in kernel.axes):
         raise kernel.refused(opt, "there are local axes already")
     kernel.no_locals = True
 
 
-def thread(kernel: State, opt: Opt) -> None:
+def thread(kernel: Kernel, opt: Opt) -> None:
     """Cut an output axis among threads: part of it, or all; a second one, whole, joins the first as
     one axis of all their pairs.
     """
@@ -147,7 +150,7 @@ def thread(kernel: State, opt: Opt) -> None:
 
 
 # --- loops ----------------------------------------------------------------------------------------
-def pad_to(kernel: State, opt: Opt) -> None:
+def pad_to(kernel: Kernel, opt: Opt) -> None:
     """Make an axis longer, to a multiple of so much."""
     one = kernel.axis(opt, kernel.axes)
     if opt.arg is None or opt.arg < 1:
@@ -162,7 +165,7 @@ def pad_to(kernel: State, opt: Opt) -> None:
     kernel.number_anew()
 
 
-def expect_innermost(kernel: State, opt: Opt, one: UOp) -> None:
+def expect_innermost(kernel: Kernel, opt: Opt, one: UOp) -> None:
     """There is room for an axis inside of one of symbolic length: no loop that has to be inside
     comes before it.
     """
@@ -172,7 +175,7 @@ def expect_innermost(kernel: State, opt: Opt, one: UOp) -> None:
         raise kernel.refused(opt, "there are loops inside of that axis, whose size is symbolic")
 
 
-def swap(kernel: State, opt: Opt) -> None:
+def swap(kernel: Kernel, opt: Opt) -> None:
     """Have two output axes in each other's place, or two of a sum."""
     first = kernel.axis(opt, kernel.axes)
     if opt.arg is None or not 0 <= opt.arg < len(kernel.axes):
@@ -187,7 +190,7 @@ def swap(kernel: State, opt: Opt) -> None:
     kernel.ast = rename_ranges(kernel.ast, turned)
 
 
-def tile(kernel: State, opt: Opt) -> None:
+def tile(kernel: Kernel, opt: Opt) -> None:
     """Cut an output axis into blocks, outside of all other axes."""
     one = kernel.axis(opt, kernel.axes)
     kernel.expect(opt, one, (AxisType.GLOBAL, AxisType.THREAD))
@@ -201,7 +204,7 @@ def tile(kernel: State, opt: Opt) -> None:
     kernel.number_anew()
 
 
-def cut(kernel: State, opt: Opt) -> None:
+def cut(kernel: Kernel, opt: Opt) -> None:
     """Cut an axis into two parts, each with stores of its own."""
     one = kernel.axis(opt, kernel.axes)
     size, most = size_of(one), iterations([one])

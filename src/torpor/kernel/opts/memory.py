@@ -4,7 +4,7 @@ take several terms of a sum. Each changes the kernel or raises an `OptError`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from torpor.ir.ops import STREAMED, AxisType
 from torpor.ir.records import Opt
@@ -23,13 +23,15 @@ from torpor.kernel.opts.stage import (
     stage,
     tile_of,
 )
-from torpor.kernel.opts.state import State
 from torpor.kernel.ranges import iterations, kind_of
+
+if TYPE_CHECKING:
+    from torpor.kernel.opts.kernel import Kernel
 
 LOOPS: Final = (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOOP)  # in which memory may be filled
 
 
-def tile_sum(kernel: State, opt: Opt) -> None:
+def tile_sum(kernel: Kernel, opt: Opt) -> None:
     """Cut a reduce axis into blocks; partial results are kept in memory."""
     one = kernel.axis(opt, kernel.axes)
     reduction = accumulated(kernel.ast, one)
@@ -45,7 +47,7 @@ def tile_sum(kernel: State, opt: Opt) -> None:
     kernel.number_anew()
 
 
-def pack(kernel: State, opt: Opt) -> None:
+def pack(kernel: Kernel, opt: Opt) -> None:
     """Copy what the rounds of a loop read of one value, in the order of its use; or by an amount
     below 0 what windows slide over, each element once: by -1 that of the first load.
     """
@@ -65,7 +67,7 @@ def pack(kernel: State, opt: Opt) -> None:
     kernel.ast = merge_axes(kernel.ast, (AxisType.REDUCE,))  # what was packed lies in a row now
 
 
-def windows_of(kernel: State, opt: Opt, load: UOp, level: UOp) -> Tile:
+def windows_of(kernel: Kernel, opt: Opt, load: UOp, level: UOp) -> Tile:
     """The rows that windows slide over inside a loop."""
     lanes = kernel.target.lanes(load.dtype.itemsize)
     rows = rows_of(kernel.ast, load, level, kernel.fresh, lanes)
@@ -74,14 +76,14 @@ def windows_of(kernel: State, opt: Opt, load: UOp, level: UOp) -> Tile:
     return rows
 
 
-def fill(kernel: State, opt: Opt, tile: Tile) -> None:
+def fill(kernel: Kernel, opt: Opt, tile: Tile) -> None:
     """Copy a tile to packed memory."""
     kernel.check_memory(opt, tile.bytes)
     kernel.ast = stage(kernel.ast, tile, len(kernel.staged()))
     kernel.number_anew()
 
 
-def stream(kernel: State, opt: Opt) -> None:
+def stream(kernel: Kernel, opt: Opt) -> None:
     """Store past the caches: none of the kernel's loads reads what it stores."""
     if kernel.reads_stored():
         raise kernel.refused(opt, "it reads what it stores")
@@ -91,7 +93,7 @@ def stream(kernel: State, opt: Opt) -> None:
     kernel.ast = kernel.ast.substitute({s: s.replace(arg=STREAMED) for s in stores})
 
 
-def dot(kernel: State, opt: Opt) -> None:
+def dot(kernel: Kernel, opt: Opt) -> None:
     """Multiply and add two or four terms of a sum of small numbers at a time."""
     one, terms = kernel.axis(opt, kernel.reduce_axes), opt.arg or 0
     found = find_products(kernel.ast)
@@ -103,7 +105,7 @@ def dot(kernel: State, opt: Opt) -> None:
     kernel.ast = sum_in_words(kernel.ast, found, one, formats)
 
 
-def mma(kernel: State, opt: Opt) -> None:
+def mma(kernel: Kernel, opt: Opt) -> None:
     """Multiply what is written out of a sum of DOTs as whole matrices, along an axis of words."""
     one = kernel.axis(opt, kernel.reduce_axes)
     kernel.expect(opt, one, (AxisType.UNROLL,))

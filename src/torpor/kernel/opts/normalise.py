@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 
 from torpor.base import settings
@@ -12,7 +11,6 @@ from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
-from torpor.kernel.access import is_gated
 from torpor.kernel.opts.digits import cut_axes
 from torpor.kernel.ranges import (
     Loops,
@@ -28,6 +26,7 @@ from torpor.kernel.ranges import (
     size_of,
 )
 from torpor.rules.affine import strides_of
+from torpor.rules.validity import is_gated
 
 # What may be infinite or NaN of small finite numbers.
 POLES = frozenset({Ops.FDIV, Ops.LOG, Ops.LOG2, Ops.POW, Ops.SQRT, Ops.EXP, Ops.EXP2})
@@ -57,7 +56,7 @@ def join_masks(outer: UOp, inner: UOp, value: UOp) -> UOp:
 
 def drop_mask(condition: UOp, product: UOp) -> UOp | None:
     """where(c, x*y, 0) = x*y where x and y are loads that give 0 unless c holds."""
-    return product if all(is_gated(s, condition) for s in product.src) else None
+    return product if is_gated(product, condition) else None
 
 
 def drop_padding(reduction: UOp, condition: UOp, product: UOp) -> UOp | None:
@@ -187,14 +186,10 @@ def mergeable(loops: Loops, outer: UOp, inner: UOp) -> bool:
         closed = closed_by(node)
         if (outer in closed) != (inner in closed):
             return False
-        if node.op is Ops.REDUCE and not closed_in(closed, outer, inner):
+        if node.op is Ops.REDUCE and outer not in closed:
             if (outer in loops.free[node]) != (inner in loops.free[node]):
                 return False
     return True
-
-
-def closed_in(closed: Iterable[UOp], *ranges: UOp) -> bool:
-    return all(r in closed for r in ranges)
 
 
 def merge_pair(ast: UOp, outer: UOp, inner: UOp) -> UOp | None:

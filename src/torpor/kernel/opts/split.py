@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.uop import UOp
-from torpor.kernel.access import is_gated, only_where
+from torpor.kernel.access import only_where
 from torpor.kernel.ranges import (
     closed_by,
     find_loops,
@@ -25,6 +25,7 @@ from torpor.kernel.ranges import (
     replace_range,
     size_of,
 )
+from torpor.rules.validity import is_gated
 
 
 def split(root: UOp, one: UOp, inner: UOp, top: bool = False, overlap: bool = False) -> UOp:
@@ -94,15 +95,11 @@ def mask_beyond(root: UOp, axes: Sequence[UOp], inside: UOp) -> UOp:
             made = node.replace(src=(source[0], ~inside | source[1]))
         elif node.op is Ops.REDUCE and ran.intersection(closed_by(node)):
             neutral = UOp.const(node.dtype, identity(node.arg, node.dtype))
-            if node.arg is not Ops.ADD or not gated_product(source[0], inside):
+            product = node.arg is Ops.ADD and source[0].op is Ops.MUL
+            if not product or not is_gated(source[0], inside):
                 made = node.replace(src=(inside.where(source[0], neutral), *source[1:]))
         done[node] = made
     return done[root]
-
-
-def gated_product(value: UOp, condition: UOp) -> bool:
-    """Whether a value is a product of two that are both 0 where the condition does not hold."""
-    return value.op is Ops.MUL and all(is_gated(s, condition) for s in value.src)
 
 
 def has_room(place: UOp, one: UOp) -> bool:

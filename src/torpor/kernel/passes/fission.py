@@ -37,7 +37,8 @@ def fission_loops(root: UOp) -> UOp:
         shared = shared_loop(loops)
         assert shared is not None
         one, reductions = shared
-        root = root.substitute({node: with_own(node, one) for node in reductions})
+        own = {one: numbered(one, number_of(one) + 1)}
+        root = root.substitute({node: node.substitute(own) for node in reductions})
     return root
 
 
@@ -87,11 +88,6 @@ def turns_of(order: Sequence[UOp]) -> dict[tuple[UOp, UOp], int]:
             bit <<= 1
         below[node] = mask
     return turns
-
-
-def with_own(reduction: UOp, one: UOp) -> UOp:
-    """A reduction over a copy of a loop, with the number behind its own."""
-    return reduction.substitute({one: numbered(one, number_of(one) + 1)})
 
 
 def spaced(root: UOp) -> UOp:

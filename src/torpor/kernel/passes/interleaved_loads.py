@@ -20,9 +20,9 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.decided import is_never
 from torpor.kernel.passes.unroll import shifted
 from torpor.kernel.shuffles import ITEMSIZES, Lane, Spot, gathered, is_column, spot_of
+from torpor.rules.decided import is_never
 
 GAP: Final = 2  # elements from one to the next, up to which both are in one row
 SOURCES: Final = 2  # vectors that one shuffle picks from

@@ -12,10 +12,10 @@ from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.decided import is_never
 from torpor.kernel.passes.factors import factored, term_of
 from torpor.kernel.ranges import closed_by, find_loops, size_of
 from torpor.rules.affine import affine, strides_of, without_constant
+from torpor.rules.decided import is_never
 from torpor.rules.linear import term_by_term
 
 Values = tuple[int, ...]

@@ -6,7 +6,6 @@ on it stay scalar and are broadcast; the rest are written out lane by lane.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from torpor.base.dtypes import DType, dtypes
@@ -187,55 +186,28 @@ class _Vectoriser:
             source = tuple(self.done[s] for s in place.src)
             scalar = UOp(Ops.INDEX, place.dtype, source)
             return [UOp(Ops.STORE, dtypes.void, (scalar, self.done[value], *ranges), node.arg)]
-        stride = self.stride(place)
-        if stride == 1:
-            parts = self.stored_parts(place)
-            if parts is not None:
-                return [self.store_part(node, part, ranges) for part in parts]
-            whole = (self.place(place), self.vector(value), *ranges)
+        stride, made = self.stride(place), self.vector(value)
+        lanes = self.known_lanes(place) if stride == 1 else enumerate(self.places(place, stride))
+        if lanes is None:
+            whole = (self.place(place), made, *ranges)
             return [UOp(Ops.STORE, dtypes.void, whole, node.arg)]
-        made = self.vector(value)
         return [
-            UOp(Ops.STORE, dtypes.void, (one, made.gep(n), *ranges), node.arg)
-            for n, one in enumerate(self.places(place, stride))
+            UOp(Ops.STORE, dtypes.void, (one, made.gep(n), *ranges), node.arg) for n, one in lanes
         ]
 
-    def stored_parts(self, place: UOp) -> list[range] | None:
-        """The lanes that are stored, in parts whose lengths are powers of two, if some are known to
-        be and the others not to be; None if not. Plain stores of the parts take less time than one
-        under a mask, but where vectors of 64 bytes have registers for masks.
+    def known_lanes(self, place: UOp) -> list[tuple[int, UOp]] | None:
+        """The places that are stored to and their lanes, where it is known which ones are; None if
+        not. Plain stores of neighbours (`interleaved_stores.py`) take less time than one under a
+        mask, but where vectors of 64 bytes have registers for masks.
         """
         if len(place.src) < 3 or self.width * place.dtype.itemsize >= MASKED_BYTES:
             return None
         if self.loops.free[place.src[2]] != {self.lane}:
             return None
-        known = [self.at_lane(place.src[2], n) for n in range(self.width)]
-        if any(one.op is not Ops.CONST for one in known):
+        places = list(enumerate(self.places(place, 1)))
+        if any(one.src[2].op is not Ops.CONST for _, one in places):
             return None
-        return parts_of([n for n, one in enumerate(known) if one.arg])
-
-    def store_part(self, node: UOp, part: range, ranges: tuple[UOp, ...]) -> UOp:
-        """The store of some lanes that lie in a row."""
-        place = node.src[0]
-        memory, position = self.done[place.src[0]], self.position(place.src[1], part.start)
-        target = UOp(Ops.INDEX, place.dtype, (memory, position))
-        value = self.vector(node.src[1]).gep(*part)
-        return UOp(Ops.STORE, dtypes.void, (target, value, *ranges), node.arg)
-
-
-def parts_of(lanes: Sequence[int]) -> list[range]:
-    """Numbers in order as runs, each cut into lengths that are powers of two, longest first."""
-    parts: list[range] = []
-    first = 0
-    while first < len(lanes):
-        count = 1
-        while first + 2 * count <= len(lanes) and (
-            lanes[first + 2 * count - 1] == lanes[first] + 2 * count - 1
-        ):
-            count *= 2
-        parts.append(range(lanes[first], lanes[first] + count))
-        first += count
-    return parts
+        return [(n, one.replace(src=one.src[:2])) for n, one in places if one.src[2].arg]
 
 
 def any_lane(condition: UOp) -> UOp:

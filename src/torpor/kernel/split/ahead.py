@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Final
 
 from torpor.base.target import Target
-from torpor.ir.ops import AxisType, Ops
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
 from torpor.kernel.ranges import Ranges, closed_by, find_loops, iterations, nesting, size_of
-from torpor.kernel.split.several import Parted, loaded, memory_between, parted, storing
+from torpor.kernel.split.several import Parted, parted, stored_apart
 
 USES: Final = 16  # of each value that is checked, at least
 # Bytes stored, as for results that are written over the last ones (`capture/successor.py`): 1024
@@ -35,13 +35,8 @@ def checked_ahead(ast: UOp, target: Target) -> Parted | None:
         return None
     if uses(ast, check, free) < USES or stored_bytes(ast) < LARGE:
         return None
-    axes = sorted(free, key=nesting)
-    fresh = [UOp.range(size_of(r) or 1, n, AxisType.GLOBAL) for n, r in enumerate(axes)]
-    memory = memory_between(check.dtype, iterations(tuple(axes)))
-    value = check.substitute(dict(zip(axes, fresh, strict=True)))
-    checks = storing(memory, fresh, value)
-    rest = ast.substitute({check: loaded(memory, axes)})
-    return parted(checks, rest, memory, "checked first")
+    checks, read = stored_apart(check, sorted(free, key=nesting))
+    return parted(checks, ast.substitute({check: read}), "checked first")
 
 
 def is_written(node: UOp, ast: UOp) -> bool:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from torpor.base.target import Target
-from torpor.ir.ops import AxisType, Ops
+from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.matrices import fragment_for, least_seconds
@@ -41,7 +41,7 @@ from torpor.kernel.ranges import (
     numbered,
     size_of,
 )
-from torpor.kernel.split.several import Parted, loaded, memory_between, parted, storing
+from torpor.kernel.split.several import Parted, parted, stored_apart
 from torpor.rules.affine import strides_of
 
 PRODUCTS_WORTH: Final = 1 << 22  # products from which another kernel pays
@@ -139,17 +139,9 @@ def on_copy(kernel: Kernel, copied: Copied) -> Parted | None:
     parameter = load.src[0].src[0]
     if [n for n in kernel.ast.toposort() if parameter in n.src] != [load.src[0]]:
         return None
-    memory = memory_between(parameter.dtype, iterations(copied.axes))
-    read = loaded(memory, copied.axes, copied.places)
+    copy, read = stored_apart(copied.value, copied.axes, copied.places)
     rest = in_order(kernel.ast.substitute({load: read}), copied.order)
-    return parted(copy_of(copied, memory), rest, memory, "order of use")
-
-
-def copy_of(copied: Copied, memory: UOp) -> UOp:
-    """The kernel that stores what is copied row by row in the order of its axes."""
-    own = [UOp.range(r.src[0].arg, number, AxisType.GLOBAL) for number, r in enumerate(copied.axes)]
-    moved = copied.value.substitute(dict(zip(copied.axes, own, strict=True))).simplify()
-    return storing(memory, own, moved)
+    return parted(copy, rest, "order of use")
 
 
 # --- windows --------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from torpor.kernel.choose.matrices import tile_matrices
 from torpor.kernel.opts.dot import Products, find_products
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, iterations, nesting
-from torpor.kernel.split.several import Parted, loaded, memory_between, parted, storing
+from torpor.kernel.split.several import Parted, parted, stored_apart
 
 MIDDLE: Final = 128  # of an unsigned byte
 
@@ -54,13 +54,12 @@ def with_offset(kernel: Kernel, found: Products) -> Parted | None:
     if not closed <= free[added]:
         return None
     axes = sorted(free[added] - closed, key=nesting)
-    memory = memory_between(dtypes.int32, iterations(tuple(axes)))
-    sums = storing(memory, axes, offset(added, found))
+    sums, read = stored_apart(offset(added, found), axes)
     unsigned = left.bitcast(dtypes.uint8) ^ MIDDLE
     product = unsigned.cast(dtypes.int32) * added.cast(dtypes.int32)
     total = UOp(Ops.REDUCE, dtypes.int32, (product, *closed_by(found.total)), Ops.ADD)
-    rest = kernel.ast.substitute({found.total: total + loaded(memory, axes)})
-    return parted(sums, rest, memory, "parts of a sum")
+    rest = kernel.ast.substitute({found.total: total + read})
+    return parted(sums, rest, "parts of a sum")
 
 
 def offset(added: UOp, found: Products) -> UOp:

@@ -22,7 +22,7 @@ from torpor.kernel.choose.columns import Columns, find_columns
 from torpor.kernel.cost import WAYS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import find_loops, iterations, nesting, replace_range, size_of
-from torpor.kernel.split.several import Parted, loaded, memory_between, parted, storing
+from torpor.kernel.split.several import Parted, parted, stored_apart
 
 PART: Final = 1 << 21  # bytes of a part, at least
 PARTS: Final = 16  # most parts
@@ -40,21 +40,13 @@ def in_parts(ast: UOp, target: Target) -> Parted | None:
         return None
     (reduction,) = (n for n in kernel.ast.toposort() if n.op is Ops.REDUCE)
     outputs = sorted(find_loops(kernel.ast).free[reduction], key=nesting)
-    memory = memory_between(reduction.dtype, parts * iterations(tuple(outputs)))
     part = UOp.range(parts, len(kernel.axes), AxisType.REDUCE)
-    result = loaded(memory, [part, *outputs])
-    added = UOp(Ops.REDUCE, reduction.dtype, (result, part), reduction.arg)
-    sums = sums_of(reduction, found.down, memory, [UOp.range(parts, -1, AxisType.GLOBAL), *outputs])
-    rest = kernel.ast.substitute({reduction: added})
-    return parted(sums, rest, memory, "parts of a sum")
-
-
-def sums_of(reduction: UOp, down: UOp, memory: UOp, axes: list[UOp]) -> UOp:
-    """The kernel that stores the sums of the parts, the first of the axes."""
-    length = (size_of(down) or 1) // (size_of(axes[0]) or 1)
-    inner = UOp.range(length, *down.arg)
-    value = replace_range(reduction, down, axes[0] * length + inner, [inner]).simplify()
-    return storing(memory, axes, value)
+    length = (size_of(found.down) or 1) // parts
+    inner = UOp.range(length, *found.down.arg)
+    value = replace_range(reduction, found.down, part * length + inner, [inner])
+    sums, read = stored_apart(value, [part, *outputs])
+    added = UOp(Ops.REDUCE, reduction.dtype, (read, part), reduction.arg)
+    return parted(sums, kernel.ast.substitute({reduction: added}), "parts of a sum")
 
 
 def parts_of(found: Columns) -> int:

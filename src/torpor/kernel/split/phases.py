@@ -20,7 +20,6 @@ from torpor.base import settings
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import is_gated, unasked
 from torpor.kernel.opts.normalise import joined
 from torpor.kernel.ranges import (
     closed_by,
@@ -34,6 +33,7 @@ from torpor.kernel.ranges import (
 from torpor.kernel.split.several import Piece, own_parameters, part_of
 from torpor.rules import conjuncts
 from torpor.rules.affine import affine
+from torpor.rules.validity import is_gated
 
 PRODUCTS_WORTH: Final = 1 << 18  # products from which more kernels, each to be compiled, pay
 PHASES_MOST: Final = 16  # phases, at most
@@ -176,7 +176,7 @@ def narrowed(ast: UOp) -> UOp:
     """The kernel with each sum only over the rounds that add something."""
     while (fewer := next(shorter(ast), None)) is not None:
         ast = fewer
-    return map_nodes(ast, unasked)
+    return ast.simplify()
 
 
 def shorter(ast: UOp) -> Iterator[UOp]:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from torpor.base.dtypes import DType, dtypes
-from torpor.ir.ops import Ops
+from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import place
 from torpor.kernel.opts.normalise import renumber
-from torpor.kernel.ranges import replace_range
+from torpor.kernel.ranges import iterations, replace_range, size_of
 from torpor.rules.rebuild import with_slots
 
 MEMORY: Final = -1  # stands for the parameter that the first of two kernels stores
@@ -41,24 +41,20 @@ class Piece(NamedTuple):
     slots: tuple[int, ...]
 
 
-def memory_between(dtype: DType, size: int) -> UOp:
-    """The parameter by which the first of two kernels hands elements to the other."""
-    return UOp(Ops.PARAM, dtype, (), ParamArg(MEMORY, size))
+def stored_apart(value: UOp, axes: Sequence[UOp], places: Sequence[UOp] = ()) -> tuple[UOp, UOp]:
+    """The kernel that stores a value row by row in the order of its axes, which become its own; and
+    what reads that at places along the axes, or in their rounds.
+    """
+    own = [UOp.range(size_of(r) or 1, n, AxisType.GLOBAL) for n, r in enumerate(axes)]
+    memory = UOp(Ops.PARAM, value.dtype, (), ParamArg(MEMORY, iterations(axes)))
+    moved = value.substitute(dict(zip(axes, own, strict=True))).simplify()
+    first = UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, own), moved, *own)))
+    return first, UOp(Ops.LOAD, memory.dtype, (place(memory, axes, places),))
 
 
-def storing(memory: UOp, axes: Sequence[UOp], value: UOp) -> UOp:
-    """The kernel that stores a value row by row in the order of its axes."""
-    return UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, axes), value, *axes)))
-
-
-def loaded(memory: UOp, axes: Sequence[UOp], places: Sequence[UOp] = ()) -> UOp:
-    """What was stored so, at places along the axes, or in their rounds."""
-    return UOp(Ops.LOAD, memory.dtype, (place(memory, axes, places),))
-
-
-def parted(first: UOp, rest: UOp, memory: UOp, reason: str) -> Parted:
+def parted(first: UOp, rest: UOp, reason: str) -> Parted:
     """Two kernels, of which the first stores the memory between them and the other reads it."""
-    read, kept = slots_of(first), slots_of(rest)
+    memory, read, kept = first.src[0].src[0].src[0], slots_of(first), slots_of(rest)
     return Parted(
         renumbered(first, (MEMORY, *read)), renumbered(rest, (*kept, MEMORY)),
         memory.arg.size, memory.dtype, read, kept, reason,
