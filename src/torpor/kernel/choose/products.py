@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Final
 
-from torpor.base.target import Fragment, Target
+from torpor.base.target import WORD, Fragment, Target
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.choose.columns import tile_columns
@@ -19,7 +19,7 @@ from torpor.kernel.estimate import copies
 from torpor.kernel.opts.dot import Products, find_products, parts_of
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import direct_loads
-from torpor.kernel.ranges import iterations, kind_of, number_of, size_of
+from torpor.kernel.ranges import closed_by, iterations, kind_of, nesting, number_of, size_of
 
 TERMS: Final = (4, 2)  # of a DOT
 WORTH: Final = 1.25  # times quicker that sums of words are predicted to be
@@ -86,12 +86,25 @@ def apply_plan(kernel: Kernel, plan: Plan, fragment: Fragment | None = None) -> 
     kernel.apply_opt(Opt(OptOps.UPCAST, row + 1, panel))
     if plan.packs and not plan.image and not pack_lanes(kernel, level):
         return False
-    if fragment is not None:
-        return multiply_rows(kernel, plan, row, fragment)
-    if plan.together and not plan.depth:
-        row = part_rows(kernel, plan, row)
-    tile_rows(kernel, plan, row)
+    if fragment is not None and not multiply_rows(kernel, plan, row, fragment):
+        return False
+    if fragment is None:
+        if plan.together and not plan.depth:
+            row = part_rows(kernel, plan, row)
+        tile_rows(kernel, plan, row)
+    if plan.depth:
+        store_vectors(kernel)
     return True
+
+
+def store_vectors(kernel: Kernel) -> None:
+    """Sums that grew in memory become results by vectors along the innermost of their loops."""
+    loops = [r for s in kernel.ast.src for r in closed_by(s) if kind_of(r) is AxisType.GLOBAL]
+    lane, width = max(loops, key=nesting, default=None), kernel.target.lanes(WORD)
+    size = 0 if lane is None else size_of(lane) or 0
+    if lane is not None and size >= width > 1:
+        opt = OptOps.OVERLAP if size % width else OptOps.UPCAST
+        kernel.apply_opt(Opt(opt, kernel.axes.index(lane), width))
 
 
 def share_blocks(kernel: Kernel, plan: Plan, rows: int = 1) -> tuple[int, int]:
