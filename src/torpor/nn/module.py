@@ -6,7 +6,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
@@ -84,12 +84,17 @@ class Module:
     share_memory: Any = Absent("share_memory", "Module")
     register_backward_hook: Any = Absent("register_backward_hook", "Module")
     _hooks: hooks.Hooks | None = None
+    _has_synonyms: ClassVar[bool] = False  # whether what `forward` takes has PyTorch's names, too
     _modules: Any = registries.Registered(lambda member: isinstance(member, Module))
     _parameters: Any = registries.Registered(registries.is_trained)
     _buffers: Any = registries.Registered(registries.is_buffer)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._has_synonyms = _is_own(cls) if "forward" in vars(cls) else cls._has_synonyms
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs and type(self).forward.__module__.startswith(__package__):
+        if kwargs and self._has_synonyms:
             kwargs = in_words_of(type(self).forward, kwargs)
         try:
             if self._hooks is None:

@@ -1,5 +1,7 @@
 """Normal forms are kept, but who listens hears how they came about."""
 
+import pytest
+
 from torpor import Context, Tensor
 from torpor.ir import trace
 from torpor.kernel.opts.normalise import normalise
@@ -25,3 +27,13 @@ def test_what_is_kept_depends_on_the_licence():
     free = normalise(item.ast)
     assert strict is not free
     assert normalise(item.ast) is free
+
+
+@pytest.mark.parametrize("size", [1, 4, 64, 1000])
+def test_a_loop_of_a_reduction_that_is_gone_is_an_outputs(size):
+    """The largest of equal numbers is known; the numbers are stored in its loop all the same."""
+    filled = Tensor.full((size,), 3.0)
+    largest, least = filled.amax(), (filled * 2).amin()
+    Tensor.realize(filled, largest, least)
+    assert (largest.item(), least.item()) == (3.0, 6.0)
+    assert filled.tolist() == [3.0] * size

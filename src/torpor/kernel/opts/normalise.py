@@ -124,7 +124,7 @@ def _kept(ast: UOp, strict: int) -> UOp:
 
 def normal_form(ast: UOp) -> UOp:
     """What `normalise` does."""
-    ast = drop_single(joined(ast))
+    ast = only_stored(drop_single(joined(ast)))
     ast = cut_axes(order_outputs(ast))
     ast = merge_axes(ast)
     return renumber(ast)
@@ -137,6 +137,17 @@ def drop_single(ast: UOp) -> UOp:
     if not ones:
         return ast
     return replace_ranges(ast, dict.fromkeys(ones, (zero, ()))).simplify()
+
+
+def only_stored(ast: UOp) -> UOp:
+    """Axes of reductions that are gone (the largest of equal numbers) are those of outputs: some
+    STORE runs over them.
+    """
+    reduced = {r for n in ast.toposort() if n.op in (Ops.REDUCE, Ops.SCAN) for r in closed_by(n)}
+    free = 1 + max((number_of(r) for r in ast.ranges()), default=0)
+    alone = [r for r in ast.ranges() if kind_of(r) is AxisType.REDUCE and r not in reduced]
+    kinds = {r: r.replace(arg=(free + n, AxisType.GLOBAL)) for n, r in enumerate(alone)}
+    return rename_ranges(ast, kinds) if kinds else ast
 
 
 def order_outputs(ast: UOp) -> UOp:
