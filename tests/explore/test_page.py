@@ -148,7 +148,7 @@ def test_a_rule_that_is_broken_is_jumped_to(browser, tmp_path):
         assert browser.text("#rule") == "divide_by_one"
         browser.open(server.address)
         browser.click("#check-all")
-        browser.wait(f"location.hash === '#scheduling/{number}'")
+        browser.wait(f"location.hash === '#scheduling/{number}'", patience=60)
         browser.wait("document.querySelector('#rule')?.textContent === 'divide_by_one'")
     finally:
         server.close()
