@@ -8,7 +8,7 @@ from math import inf
 from torpor.base.target import Fragment
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.choose.plans import best_plans, first_plan
+from torpor.kernel.choose.plans import best_plans
 from torpor.kernel.choose.products import TRIED, apply_plan
 from torpor.kernel.choose.vectors import attempt_all
 from torpor.kernel.opts.dot import find_products
@@ -27,22 +27,17 @@ def tile_matrices(kernel: Kernel) -> bool:
     ]
     if not found:
         return False
-    plain = first_plan(kernel)
-    most = inf if plain is None else plain[0]
+    most = next((taken for taken, _ in best_plans(kernel)), inf)
     return any(
         taken < most and attempt_all(kernel, trial, apply_plan, plan, one)
         for taken, trial, plan, one in sorted(found, key=lambda found: found[0])
     )
 
 
-def least_seconds(kernel: Kernel, refined: bool = False) -> float:
-    """Seconds of a way that a plan gives, with matrices or without: of one near the best, or, where
-    the plans are to be `refined`, of the best.
-    """
-    plain = first_plan(kernel)
-    found = [best_plans(trial, words)[:1] for trial, words, _ in in_words(kernel)]
-    found.append(best_plans(kernel)[:1] if refined or plain is None else [plain])
-    return min((taken for plans in found for taken, _ in plans), default=inf)
+def least_seconds(kernel: Kernel) -> float:
+    """Seconds of the best way that a plan gives, with matrices or without."""
+    found = [best_plans(trial, words) for trial, words, _ in in_words(kernel)]
+    return min((plans[0][0] for plans in (*found, best_plans(kernel)) if plans), default=inf)
 
 
 def in_words(kernel: Kernel) -> Iterator[tuple[Kernel, UOp, Fragment]]:

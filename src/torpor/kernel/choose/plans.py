@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from heapq import nsmallest
 from math import ceil, gcd, inf, prod
 from operator import itemgetter
@@ -41,7 +40,7 @@ HEIGHTS: Final = (32, 96, 256)  # rows of a block that are tried, a choice
 REUSE: Final = 16  # rows that share a packed tile, below which sums are computed otherwise
 REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
 KEPT: Final = 512  # kernels whose plans are kept: several rooms ask for the same ones
-RECENT: dict[tuple[UOp, Target, UOp | None], Ranking] = {}
+RECENT: dict[tuple[UOp, Target, UOp | None], list[tuple[float, Plan]]] = {}
 WITHIN: Final = (
     2.0  # times the least that the first plan of a kind takes, of which all are compared
 )
@@ -51,88 +50,51 @@ MOST_ROWS: Final = 16  # of a register tile: more of them only lengthen the code
 
 
 def best_plans(kernel: Kernel, words: UOp | None = None) -> list[tuple[float, Plan]]:
-    """Plans with their seconds, the quickest first; none where the kernel is no sum of products, or
-    one for which another way is quicker. `words`: those that multiply matrices along this axis.
+    """Plans with their seconds, the quickest first, kept for a while; none where the kernel is no
+    sum of products, or one for which another way is quicker. `words`: those that multiply matrices
+    along this axis.
     """
-    return ranking(kernel, words).refined
-
-
-def first_plan(kernel: Kernel) -> tuple[float, Plan] | None:
-    """A plan that is near the best, with its seconds; None where there is none. What asks whether
-    another kernel would be quicker needs no more.
-    """
-    return ranking(kernel).first
-
-
-def ranking(kernel: Kernel, words: UOp | None = None) -> Ranking:
-    """The plans for a kernel, kept for a while."""
     key = kernel.ast, kernel.target, words
     if key not in RECENT:
         if len(RECENT) > KEPT:
             RECENT.clear()
-        RECENT[key] = Ranking(kernel, words)
+        RECENT[key] = ranked(kernel, words)
     return RECENT[key]
 
 
-class Ranking:
-    """The plans for a kernel with their seconds, found in two steps: those with one register tile
-    for each way to see the kernel as a product; then, when they are asked for, those like the best
-    of these with other tiles, and with rows read otherwise.
+def ranked(kernel: Kernel, words: UOp | None) -> list[tuple[float, Plan]]:
+    """What `best_plans` gives, found in two steps: plans with one register tile for each way to see
+    the kernel as a product; then those like the best of these with other tiles, and with rows read
+    otherwise.
     """
-
-    def __init__(self, kernel: Kernel, words: UOp | None = None):
-        self.found: dict[Plan, float] = {}
-        self.otherwise = inf
-        ways = list(find_roles(kernel))
-        if not ways:
-            return
-        self.at = at = setting_of(kernel, words)
-        self.otherwise = min(along_sums(roles, at) for roles in ways)
-        if find_columns(kernel) is not None:
-            self.otherwise = min(self.otherwise, *(down_columns(roles, at) for roles in ways))
-        self.tiles = {roles: shapes(roles, at) for roles in ways if is_shared(roles, at)}
-        first = 1 if at.fragment is None else None  # of matrices all, which fit blocks or do not
-        made = [
-            [plan for tile in tiles[:first] for plan in plans(roles, at, tile)]
-            for roles, tiles in self.tiles.items()
-        ]
-        for some in made:
-            add(self.found, {kind_of_plan(plan): plan for plan in reversed(some)}.values(), at)
-        near = self.least * WITHIN
-        kinds = {like(plan) for plan, taken in self.found.items() if taken <= near}
-        for some in made:
-            add(self.found, (plan for plan in some if like(plan) in kinds), at)
-
-    @property
-    def least(self) -> float:
-        """The least seconds that were found."""
-        return min(self.found.values(), default=inf)
-
-    @cached_property
-    def first(self) -> tuple[float, Plan] | None:
-        """The quickest plan of the first step."""
-        if not self.found:
-            return None
-        if self.otherwise < self.least:
-            return next(iter(self.refined), None)
-        found = dict(self.found)
-        add(found, (p for plan in quickest(found) for p in other_rows(plan, self.at)), self.at)
-        return min(((t, plan) for plan, t in found.items()), key=itemgetter(0))
-
-    @cached_property
-    def refined(self) -> list[tuple[float, Plan]]:
-        """All plans, the quickest first; none where another way is quicker."""
-        if not self.found:
-            return []
-        found, at = dict(self.found), self.at
-        similar = {(like(plan), plan.rows, plan.outer) for plan in quickest(found)}
-        for roles, tiles in self.tiles.items():
-            others = (plan for one in tiles[1:] for plan in plans(roles, at, one))
-            add(found, (p for p in others if (like(p), p.rows, p.outer) in similar), at)
-        if self.otherwise < min(found.values()):
-            return []
-        add(found, (p for plan in quickest(found) for p in other_rows(plan, at)), at)
-        return sorted(((taken, plan) for plan, taken in found.items()), key=itemgetter(0))
+    ways = list(find_roles(kernel))
+    if not ways:
+        return []
+    at = setting_of(kernel, words)
+    otherwise = min(along_sums(roles, at) for roles in ways)
+    if find_columns(kernel) is not None:
+        otherwise = min(otherwise, *(down_columns(roles, at) for roles in ways))
+    tiles = {roles: shapes(roles, at) for roles in ways if is_shared(roles, at)}
+    found: dict[Plan, float] = {}
+    first = 1 if at.fragment is None else None  # of matrices all, which fit blocks or do not
+    made = [
+        [plan for tile in own[:first] for plan in plans(roles, at, tile)]
+        for roles, own in tiles.items()
+    ]
+    for some in made:
+        add(found, {kind_of_plan(plan): plan for plan in reversed(some)}.values(), at)
+    near = min(found.values(), default=inf) * WITHIN
+    kinds = {like(plan) for plan, taken in found.items() if taken <= near}
+    for some in made:
+        add(found, (plan for plan in some if like(plan) in kinds), at)
+    similar = {(like(plan), plan.rows, plan.outer) for plan in quickest(found)}
+    for roles, own in tiles.items():
+        others = (plan for one in own[1:] for plan in plans(roles, at, one))
+        add(found, (p for p in others if (like(p), p.rows, p.outer) in similar), at)
+    if otherwise < min(found.values(), default=inf):
+        return []
+    add(found, (p for plan in quickest(found) for p in other_rows(plan, at)), at)
+    return sorted(((taken, plan) for plan, taken in found.items()), key=itemgetter(0))
 
 
 def like(plan: Plan) -> tuple[Roles, tuple[bool, ...]]:

@@ -26,7 +26,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.matrices import fragment_for, least_seconds
-from torpor.kernel.choose.plans import first_plan
+from torpor.kernel.choose.plans import best_plans
 from torpor.kernel.choose.roles import Operand, find_factors
 from torpor.kernel.choose.tiling import copy_seconds
 from torpor.kernel.opts.kernel import Kernel
@@ -50,9 +50,6 @@ GAIN: Final = 1.05  # times faster that a product has to be on a copy
 # The same of an operand that might as well be read where it lies: more than the estimates of the
 # two ways are off by (bench/results/regret.md).
 SURE: Final = 1.15
-# Times that a plan near the best takes longer than the best one, at most: the two ways are compared
-# by their best plans where they are nearer than that. A choice: 1.38 is the most that was seen.
-NEAR: Final = 1.5
 
 
 class Copied(NamedTuple):
@@ -74,21 +71,17 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
     kernel = Kernel(ast, target)
     if not has_known_lengths(kernel.axes):
         return None
-    plain, limit = first_plan(kernel), least_seconds(kernel)
+    plain, limit = best_plans(kernel)[:1], least_seconds(kernel)
     copies = copied_windows(kernel)
     gain = GAIN if copies else SURE
-    if plain is not None and not copies:  # an image has far more to gain
-        factors = (plain[1].roles.other, plain[1].roles.lead)
+    for _, plan in plain if not copies else ():  # an image has far more to gain
+        factors = (plan.roles.other, plan.roles.lead)
         copies = [in_rows(kernel, one.value) for one in factors if is_reused(one, kernel)]
     ways = [*((kernel, copied) for copied in copies), *with_zeros(kernel)]
     made = [one for one in (on_copy(*way) for way in ways) if one is not None]
     times = {one: time_with(kernel, one) for one in made}
     best = min(made, key=times.__getitem__, default=None)
-    if best is None:
-        return None
-    if limit / NEAR < times[best] * gain < limit * NEAR:
-        times[best], limit = time_with(kernel, best, True), least_seconds(kernel, True)
-    return best if times[best] * gain < limit else None
+    return best if best is not None and times[best] * gain < limit else None
 
 
 def is_reused(operand: Operand, kernel: Kernel) -> bool:
@@ -104,10 +97,10 @@ def in_rows(kernel: Kernel, value: UOp) -> Copied:
     return Copied(value, axes, axes, value, tuple(kernel.reduce_axes))
 
 
-def time_with(kernel: Kernel, made: Parted, refined: bool = False) -> float:
+def time_with(kernel: Kernel, made: Parted) -> float:
     """Seconds on the copy, with those that copying takes."""
     copying = copy_seconds(made.size, made.dtype.itemsize, kernel.target)
-    return least_seconds(Kernel(made.rest, kernel.target), refined) + copying
+    return least_seconds(Kernel(made.rest, kernel.target)) + copying
 
 
 def with_zeros(kernel: Kernel) -> list[tuple[Kernel, Copied]]:
