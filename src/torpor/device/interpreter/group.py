@@ -89,8 +89,8 @@ class Groups:
 
     def _branch(self, node: UOp) -> None:
         holds = self.value(node.src[0])
-        holds = holds.any(-1) if holds.ndim > 1 else holds
-        condition = np.broadcast_to(holds, (self.count * self.size,))
+        some = holds.any(-1) if holds.ndim > 1 else holds
+        condition = np.broadcast_to(some, (self.count * self.size,))
         self.masks.append(condition & self.masks[-1] if self.masks else condition)
 
     def _barrier(self, node: UOp) -> None:
