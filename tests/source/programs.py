@@ -308,6 +308,25 @@ def conditional() -> Case:
     return Case("conditional", linear, [x], [np.where(x < 0, -x, 0).astype(np.int32)])
 
 
+def sometimes(count: int) -> Case:
+    """A register that gets other values where a condition holds in some lane."""
+    loop = UOp.range(SIZE // count, 0, AxisType.LOOP, dtypes.int32)
+    out, a = param(0, dtypes.int32), param(1, dtypes.int32)
+    value = load(at(a, loop * count), count)
+    register = UOp(Ops.ACC, value.dtype, (value,), 0)
+    negative = value < 0
+    test = UOp(Ops.IF, dtypes.void, (negative,))
+    other = negative.where(0 - value, value)
+    end = UOp(Ops.ENDIF, dtypes.void, (test,))
+    chosen = UOp(Ops.LOAD, value.dtype, (register, end))
+    linear = [
+        out, a, loop, loop * count, value, register, negative, test, 0 - value, other,
+        store(register, other), end, chosen, store(at(out, loop * count), chosen), UOp.end(loop),
+    ]  # fmt: skip
+    x = np.random.default_rng(16).integers(-2, 9, SIZE).astype(np.int32)
+    return Case(f"sometimes_{count}", linear, [x], [np.abs(x)])
+
+
 def numbers() -> Case:
     """Constants of every kind, exactly."""
     floats = [0.1, -0.0, float("inf"), float("-inf"), float("nan"), 1e-45, 3.4028234663852886e38]
@@ -402,4 +421,5 @@ def all_cases() -> list[Case]:
         ]
     cases += [relu(1), relu(8), padded(4), padded(8), shuffles(4), shuffles(8), shuffles(3)]
     cases += [checked(1, -1), checked(4, 9), checked(1, 45), conditional(), numbers()]
+    cases += [sometimes(1), sometimes(4), sometimes(3)]
     return [*cases, wide_numbers(), group_sum()]

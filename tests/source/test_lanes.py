@@ -1,3 +1,6 @@
+import pytest
+
+import torpor
 from tests.source import programs
 from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, UOp
@@ -38,3 +41,10 @@ def test_a_check_becomes_a_statement_for_each_lane():
     checks = [n for n in made if n.op is Ops.CHECK]
     assert len(checks) == 4
     assert all(n.dtype is dtypes.void and n.arg == 6 for n in checks)
+
+
+@pytest.mark.parametrize("target", ["c", "cuda", "opencl"])
+def test_branches_of_remainders_are_said_without_vectors_of_conditions(target):
+    left, right = torpor.Tensor.empty(64, 64), torpor.Tensor.empty(64, 64)
+    (program,) = torpor.lower((left % right).sin(), target=target)
+    assert "if (" in program.source

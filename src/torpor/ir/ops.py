@@ -455,7 +455,7 @@ ROWS: Final[dict[Ops, Row]] = {
         "does not hold",
     ),
     Ops.BARRIER: Row(None, _EFFECT, "all work items of a group wait; operands happened before"),
-    Ops.IF: Row(None, _EFFECT, "run up to ENDIF where src[0] holds (linear form)"),
+    Ops.IF: Row(None, _EFFECT, "run up to ENDIF where src[0] holds, in some lane (linear form)"),
     Ops.ENDIF: Row(1, _EFFECT, "end of its IF (linear form)"),
 }
 

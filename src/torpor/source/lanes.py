@@ -18,7 +18,8 @@ _VALUES: Final = {Ops.LOAD: 1, Ops.STORE: 2, Ops.END: 0, Ops.ENDIF: 0, Ops.BARRI
 def write_out(linear: Sequence[UOp], keeps: Keeps) -> list[UOp]:
     """The program with every vector node for which `keeps` is false computed lane by lane.
 
-    A CHECK becomes a statement of its own (src = (condition,)) and its value what it checks.
+    A CHECK becomes a statement of its own (src = (condition,)) and its value what it checks. An IF
+    asks whether its condition holds in some lane.
     A vector that is made of lanes, and each lane of a vector, is listed where it is computed; one
     that nothing uses costs nothing, as renderers leave unused values out.
     """
@@ -47,6 +48,8 @@ class _Writer:
         op = node.op
         if op is Ops.CHECK:
             self.check(node)
+        elif op is Ops.IF and width(node) > 1:
+            self.branch(node)
         elif op is Ops.GEP or op is Ops.VECTORIZE or op is Ops.LANES:
             self.choose(node)
         elif width(node) == 1 or (op is not Ops.INDEX and self.keeps(node)):
@@ -134,6 +137,13 @@ class _Writer:
         self.whole[node] = self.whole[value]
         if value in self.lanes:
             self.lanes[node] = self.lanes[value]
+
+    def branch(self, node: UOp) -> None:
+        condition = node.src[0]
+        holds = self.lane(condition, 0)
+        for number in range(1, condition.dtype.count):
+            holds = self.put(holds | self.lane(condition, number))
+        self.whole[node] = self.put(node.replace(src=(holds,)))
 
 
 def without_zero(node: UOp) -> UOp:

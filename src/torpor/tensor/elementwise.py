@@ -47,6 +47,7 @@ from torpor.tensor.operands import (
     numbers,
     promoted,
     scaled,
+    sign_bit,
     sloped,
     truth,
 )
@@ -228,7 +229,7 @@ class Arithmetic(Handle):
         left, right = promoted(self, other)
         if left.dtype.kind == "float":
             rest = left.abs() % right.abs()
-            made = choose(left < 0, -rest, rest)
+            made = choose(sign_bit(left), -rest, rest)
             return sloped(made, (left, made.ones_like()), (right, -(left / right).trunc()))
         rest = left % right
         return choose(rest.ne(0) & ((rest < 0) ^ (left < 0)), rest - right, rest)

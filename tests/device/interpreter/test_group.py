@@ -120,6 +120,24 @@ def test_a_branch_runs_for_some_items():
     assert out.tolist() == [1, 4, 0, 0, 10, 20, 10, 10]
 
 
+def test_a_branch_runs_where_a_condition_holds_in_some_lane():
+    values = load(at(IN, number(0)), 4)
+    branch = effect(Ops.IF, values < 2)
+    linear = [
+        OUT,
+        IN,
+        values,
+        values < 2,
+        branch,
+        store(at(OUT, number(0)), values),
+        effect(Ops.ENDIF, branch),
+    ]
+    for least in (1, 2):
+        out, given = zeros(8), np.array([3, least, 5, 6], np.int32)
+        run(linear, out, given)
+        assert out.tolist() == ([*given, 0, 0, 0, 0] if least < 2 else [0] * 8)
+
+
 def test_a_barrier_that_some_items_miss_is_a_fault():
     branch = effect(Ops.IF, ITEM < 2)
     linear = [branch, effect(Ops.BARRIER), effect(Ops.ENDIF, branch)]

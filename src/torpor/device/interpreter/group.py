@@ -88,7 +88,9 @@ class Groups:
         return self.jump[place] + 1
 
     def _branch(self, node: UOp) -> None:
-        condition = np.broadcast_to(self.value(node.src[0]), (self.count * self.size,))
+        holds = self.value(node.src[0])
+        some = holds.any(-1) if holds.ndim > 1 else holds
+        condition = np.broadcast_to(some, (self.count * self.size,))
         self.masks.append(condition & self.masks[-1] if self.masks else condition)
 
     def _barrier(self, node: UOp) -> None:

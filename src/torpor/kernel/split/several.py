@@ -13,7 +13,7 @@ from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import place
 from torpor.kernel.opts.normalise import renumber
-from torpor.kernel.ranges import iterations, replace_range, size_of
+from torpor.kernel.ranges import iterations, replace_range
 from torpor.rules.rebuild import with_slots
 
 MEMORY: Final = -1  # stands for the parameter that the first of two kernels stores
@@ -45,7 +45,7 @@ def stored_apart(value: UOp, axes: Sequence[UOp], places: Sequence[UOp] = ()) ->
     """The kernel that stores a value row by row in the order of its axes, which become its own; and
     what reads that at places along the axes, or in their rounds.
     """
-    own = [UOp.range(size_of(r) or 1, n, AxisType.GLOBAL) for n, r in enumerate(axes)]
+    own = [r.replace(arg=(n, AxisType.GLOBAL)) for n, r in enumerate(axes)]
     memory = UOp(Ops.PARAM, value.dtype, (), ParamArg(MEMORY, iterations(axes)))
     moved = value.substitute(dict(zip(axes, own, strict=True))).simplify()
     first = UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, own), moved, *own)))
