@@ -12,7 +12,7 @@ from torpor.device import Device
 from torpor.device.machine import facts, machine
 from torpor.ir.ops import Ops
 from torpor.kernel.choose.matrices import apply_plan, in_words
-from torpor.kernel.choose.plans import ranking
+from torpor.kernel.choose.plans import best_plans
 from torpor.kernel.opts.kernel import Kernel
 from torpor.pipeline import program_for
 
@@ -53,7 +53,7 @@ def plans_for(item, target=AMX):
     """The kernel with the opts of every plan that multiplies matrices."""
     kernel = Kernel(item.ast, target)
     for trial, words, fragment in in_words(kernel):
-        for plan in ranking(trial, words).found:
+        for _, plan in best_plans(trial, words):
             made = trial.copy()
             if apply_plan(made, plan, fragment):
                 yield made

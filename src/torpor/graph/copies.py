@@ -7,10 +7,11 @@ from typing import Final
 from torpor.graph.constants import uniform
 from torpor.graph.elementwise import constant
 from torpor.graph.movement import expand
-from torpor.ir.infer import Shape, Size, shape_of
+from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import ALU, Ops
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.uop import UOp
+from torpor.rules.movement import is_one
 
 
 def elementwise_of_copies(node: UOp) -> UOp | None:
@@ -41,12 +42,10 @@ def reduce_of_copies(node: UOp, x: UOp) -> UOp | None:
 
 def without_copies(shape: Shape, below: list[Shape], kept: tuple[int, ...] = ()) -> Shape:
     """The shape with one element along each axis that repeats one in all of the shapes below."""
-
-    def size_at(axis: int, size: Size) -> Size:
-        ones = all(isinstance(one[axis], int) and one[axis] == 1 for one in below)
-        return 1 if ones and axis not in kept else size
-
-    return tuple([size_at(axis, size) for axis, size in enumerate(shape)])
+    return tuple([
+        1 if axis not in kept and all(is_one(one[axis]) for one in below) else size
+        for axis, size in enumerate(shape)
+    ])  # fmt: skip
 
 
 copy_rules: Final = PatternMatcher(

@@ -157,8 +157,8 @@ def _of_its_own(storage: Storage, value: UOp) -> UOp:
 
 
 def _cut_loose(tensor: Handle) -> None:
-    """Give a view that no other handle shares storage with a storage of its own; not a frozen leaf,
-    which stays a parameter. So only what it sees is computed, and what it was cut from can go.
+    """Give a view that shares storage with no other handle a storage of its own: so only what it
+    sees is computed, and what it was cut from can go. A frozen leaf stays the leaf that it is.
     """
     storage, path = tensor._storage, tensor._path
     packed = tensor.dtype.kind == "packed"  # what is in memory is below it

@@ -107,7 +107,7 @@ def add(found: dict[Plan, float], plans: Iterable[Plan], at: Setting) -> None:
     best, with those that this takes.
     """
     fresh = {plan: Outlook(plan, at) for plan in plans if plan not in found}
-    near = [found[plan] for plan in quickest(found)]
+    near = nsmallest(REFINED, found.values())
     for plan, outlook in sorted(fresh.items(), key=lambda one: one[1].least):
         slow = len(near) == REFINED and outlook.least > near[-1]
         found[plan] = outlook.least if slow else outlook.seconds()
@@ -117,9 +117,12 @@ def add(found: dict[Plan, float], plans: Iterable[Plan], at: Setting) -> None:
 
 def quickest(found: dict[Plan, float]) -> list[Plan]:
     """Some plans that are near the best: of those alike but for how deep their blocks are, one."""
-    order = sorted(found, key=found.__getitem__, reverse=True)
-    alike = {plan._replace(depth=(1,) if plan.depth else ()): plan for plan in order}
-    return nsmallest(REFINED, alike.values(), key=found.__getitem__)
+    best: dict[Plan, Plan] = {}
+    for plan in sorted(found, key=found.__getitem__):
+        best.setdefault(plan._replace(depth=(1,) if plan.depth else ()), plan)
+        if len(best) == REFINED:
+            break
+    return [*best.values()]
 
 
 def kind_of_plan(plan: Plan) -> tuple[bool, ...]:
@@ -222,7 +225,7 @@ def depths(plan: Plan, at: Setting) -> Iterator[Plan]:
     seen = {iterations(sums)}
     in_runs = plan.roles.lead.stride(sums[-1]) == 1
     shallow = at.fragment is not None or (len(sums) > 1 and not in_runs)
-    for steps in (most, most // 2, most // 4)[: 3 if shallow else 1]:
+    for steps in (most, most // 2, most // 4) if shallow else (most,):
         depth = depth_of(plan.roles, steps // words, {at.words: words})
         if prod(depth) not in seen and prod(depth) <= steps:
             seen.add(prod(depth))

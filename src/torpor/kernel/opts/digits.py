@@ -1,7 +1,7 @@
 """Axes of sums cut where positions divide them: blocks, and places within blocks, get loops.
 
-before  sum(k, x[k] * scale[k // 32])
-after   sum(b, i, x[b*32 + i] * scale[b])
+before  sum(k, x[k] * scale[k // 32])             max(k, x[row(k // 48), k % 48])
+after   sum(b, i, x[b*32 + i] * scale[b])         max(r, i, x[row(r), i])
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def cut_axes(ast: UOp) -> UOp:
 
 
 def reduced_axes(ast: UOp) -> list[UOp]:
-    """The reduce axes."""
+    """What a kernel sums over, or takes the largest of."""
     return [r for r in ast.ranges() if kind_of(r) is AxisType.REDUCE]
 
 

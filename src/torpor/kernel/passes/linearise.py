@@ -1,7 +1,11 @@
 """From a graph to a program: loops opened and closed, reductions as registers, one order.
 
 Every value stands in the innermost loop that it depends on, so what does not change in a loop is
-computed before it. Within a block, a value comes just before what first needs it.
+computed before it. Within a block, a value comes just before what first needs it. What only the
+first value of a RARE choice needs stands under its condition:
+
+before  y = where(far, f(x), g(x)) (RARE)
+after   r = g(x);  if any(far): r = where(far, f(x), g(x));  y = r
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
+from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
@@ -17,6 +22,7 @@ from torpor.ir.ops import ALU, RARE, Ops, identity
 from torpor.ir.uop import UOp
 from torpor.kernel.ranges import Loops, closed_by, find_loops, nesting, values_of
 
+ARITHMETIC: Final = ALU | {Ops.VECTORIZE, Ops.GEP}  # what may stand in a branch
 Nest = tuple[UOp, ...]
 
 
@@ -230,7 +236,7 @@ class _Lineariser:
         self.lines.append(UOp.end(self.rebuilt(one)))
 
     def accumulate(self, node: UOp, initial: UOp) -> None:
-        """A register for a reduction or scan."""
+        """A register for a reduction, a scan, or a choice."""
         register = UOp(Ops.ACC, node.dtype, (initial,), len(self.accumulators))
         self.accumulators[node] = register
         self.lines.append(register)
@@ -374,7 +380,6 @@ def by_shared_operand(terms: list[tuple[UOp, UOp]]) -> list[tuple[UOp, UOp]]:
     return [term for group in groups.values() for term in group]
 
 
-ARITHMETIC = ALU | {Ops.VECTORIZE, Ops.GEP}
 _DECLARED = (Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL)
 
 
