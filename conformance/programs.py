@@ -242,8 +242,8 @@ class Maker:
             found += ("cdist", "padding", "conv_transpose", *(SLOPES if self.gradients else ()))
         if self.special is EXTREME:
             found += (*SUMMED, "2 + y", "y * 2")
-        # The slope of elu at NaN is 1 or NaN in PyTorch, as vectors are filled; that of logcumsumexp
-        # takes logarithms of what comes, and makes 0 of NaN.
+        # The slope of elu at NaN is 1 or NaN in PyTorch, as vectors are filled; logcumsumexp takes
+        # logarithms of the slope that comes, and makes 0 of NaN.
         return found + (("nan_to_num", "F.elu", "logcumsumexp") if self.gradients else ())
 
     def write(self, text: str, chosen: list[Variable]) -> None:
