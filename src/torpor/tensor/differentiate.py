@@ -67,15 +67,15 @@ def is_parameter(tensor: Handle) -> bool:
     return tensor.requires_grad or (path is not None and path.arg == RESTING)
 
 
-def _rests(tensor: Handle) -> bool:
-    """Whether it is a leaf that does not require a gradient now, and will be the same leaf again:
-    graphs stay the same where a loop freezes parameters and lets them go.
+def _before_rest(tensor: Handle) -> Step | None:
+    """The path of a leaf that does not require a gradient now, and will be the same leaf again:
+    graphs stay the same where a loop freezes parameters and lets them go. None of others.
     """
     path = tensor._path
     if path is None or path.arg != RESTING or path.previous is None:
-        return False
+        return None
     before = path.previous
-    return before.kind == "leaf" and _leaves.get(before.arg) is tensor
+    return before if before.kind == "leaf" and _leaves.get(before.arg) is tensor else None
 
 
 def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
@@ -249,8 +249,8 @@ class Differentiate(Handle):
             if not self.dtype.is_float:
                 what = f"only floats can require a gradient, not {self.dtype}"
                 raise located(GradientError(what), (self,))
-            if _rests(self):
-                self._path = self._path.previous  # type: ignore[union-attr]
+            if (before := _before_rest(self)) is not None:
+                self._path = before
                 self._stamp -= 1
             else:
                 make_leaf(self)

@@ -68,3 +68,9 @@ def test_a_branch_stands_where_it_is_needed():
     assert "vector.reduce.or" in program.source
     (program,) = lower(Tensor.empty(64).exp(), target="cpu")
     assert "vector.reduce.or" not in program.source
+
+
+@pytest.mark.parametrize("made", [Tensor.abs, lambda x: (x * 2).abs().sum(), lambda x: abs(x - 1)])
+def test_magnitudes_are_found_as_tensors_spell_them(made):
+    for program in lower(made(Tensor.empty(640)), target="cpu"):
+        assert "fcmp" not in program.source

@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
+from torpor.base.target import LINE, WORD
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.ranges import Changes, closed_by, kind_of, number_of, replace_ranges, size_of
 
 MOST: Final = 4  # digits of an axis: more loops than that are no blocks
-ROW: Final = 16  # places of a row from which a loop of its own is worth it: a line of memory
+ROW: Final = LINE // WORD  # places of a row from which it gets a loop: a line of memory of floats
 
 
 def cut_axes(ast: UOp) -> UOp:
