@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 import torpor
 import torpor.nn.functional
 from conformance.report import FAILED, MISSING, PASSED
-from torpor.tensor import factorisation
+from torpor.device.host import FUNCTIONS
 
 # What is not counted: sparse, private and masked operators, operators whose result is random or
 # uninitialised, and those that the project leaves out.
@@ -86,17 +87,17 @@ def sweep(
 @contextmanager
 def noted(family: str) -> Iterator[None]:
     """What is computed on the host inside is noted under a family."""
-    whole = factorisation.on_host
+    whole = dict(FUNCTIONS)
 
-    def on_host(name: str, *arguments: Any) -> Any:
+    def told(name: str, *arguments: Any) -> Any:
         host_calls.setdefault(family, set()).add(name)
-        return whole(name, *arguments)
+        return whole[name](*arguments)
 
-    factorisation.on_host = on_host
+    FUNCTIONS.update({name: partial(told, name) for name in whole})
     try:
         yield
     finally:
-        factorisation.on_host = whole
+        FUNCTIONS.update(whole)
 
 
 def verdict(

@@ -182,7 +182,7 @@ def test_errors_say_what_does_not_fit() -> None:
 
 
 def test_vmap_of_factorisations():
-    """They are computed of values that are known, so that each example has a turn of its own."""
+    """Of tensors that stand for any example."""
     random = np.random.default_rng(4)
     matrices, vectors = random.standard_normal((2, 3, 4, 4)), random.standard_normal((3, 4))
     x, y = Tensor(matrices), Tensor(vectors)

@@ -63,6 +63,10 @@ class ValueRangeError(TorporError, ValueError):
     """A value that the operation does not take: a negative shift count, an unknown mode."""
 
 
+class LinAlgError(ValueRangeError):
+    """A matrix that has no inverse, or not the factors that are asked for."""
+
+
 class GradientError(TorporError):
     """A gradient that cannot be taken, or a write that would make one wrong."""
 

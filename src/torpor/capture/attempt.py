@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ValueRangeError
+from torpor.base.errors import DivisionByZeroError, LinAlgError, OutOfBoundsError, ValueRangeError
 from torpor.capture.code import asks_for_types
 from torpor.capture.finish import finish
 from torpor.capture.holding import is_tensor
@@ -38,10 +38,12 @@ def attempt(
     are guarded by value then.
     """
     by_value = by_value or (call.numbers and asks_for_types(_code_of(function))) or None
-    try:
-        return _Run(function, call, strict, by_value).attempt()
-    except Again as again:
-        return _Run(function, call, strict, again.reason).attempt()
+    at_once = False
+    while True:
+        try:
+            return _Run(function, call, strict, by_value, at_once=at_once).attempt()
+        except Again as again:
+            by_value, at_once = (by_value, True) if again.at_once else (again.reason, at_once)
 
 
 def of_any_size(function: Callable[..., Any], call: Call, strict: bool, sizes: AnySize) -> Attempt:
@@ -65,12 +67,14 @@ class _Run:
         strict: bool,
         by_value: str | None,
         sizes: AnySize | None = None,
+        at_once: bool = False,
     ):
         self.function, self.call, self.by_value, self.sizes = function, call, by_value, sizes
         bound = sizes.bound(call) if sizes else []
         names = [*names_of(function, call, is_number), *(sizes.names() if sizes else ())]
         self.tape = Tape(call.numbers, names, bound)
         self.tracer = Tracer(strict, self.tape, by_value is not None)
+        self.tracer.at_once = at_once
         if by_value:
             for number in self.tape.numbers:
                 self.tape.guard_value(number, by_value)
@@ -127,9 +131,11 @@ class _Run:
         call, tracer = self.call, self.tracer
         try:
             return finish(tracer, call.tensors, self.given, result, call.objects)
-        except (DivisionByZeroError, OutOfBoundsError, ValueRangeError):
+        except (DivisionByZeroError, OutOfBoundsError, ValueRangeError) as error:
             if can_undo(tracer):
                 undo(tracer)
+                if isinstance(error, LinAlgError) and not tracer.at_once:
+                    raise Again(str(error), at_once=True) from error
             raise
 
     def _admit(self) -> None:

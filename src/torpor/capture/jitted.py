@@ -28,6 +28,7 @@ from torpor.capture.telling import change, changed, listed, told
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import Again
 from torpor.capture.tree import Call, arguments_of, holds_twice, names_of
+from torpor.device.host import raise_held
 from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.general import Row
@@ -166,6 +167,7 @@ class Jitted:
 
     def _replayed(self, kind: _Kind, call: Call) -> Any:
         """What the first trace whose guards hold gives; `MISS` if there is none."""
+        raise_held()  # native code may have been here, and ended early
         with phase("launch", self._name()):
             for trace in kind.traces:
                 run = self._alone if trace.leaves else Trace.__call__

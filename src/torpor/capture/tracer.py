@@ -70,11 +70,11 @@ _PURE_TYPES: Final = (
 
 
 class Again(BaseException):
-    """The run must be undone, and done again with numbers that are nothing but numbers."""
+    """The run is to be done again with plain numbers, or with the host's errors `at_once`."""
 
-    def __init__(self, reason: str):
+    def __init__(self, reason: str, at_once: bool = False):
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.at_once = reason, at_once
 
 
 class Input(NamedTuple):
@@ -219,7 +219,7 @@ class Tracer(Watcher):
     def refuse(self, reason: str) -> None:
         """The run cannot be replayed."""
         if reason not in self.reasons:
-            self.reasons[reason] = None
+            self.reasons[reason], self.at_once = None, True
             if self.strict:
                 raise CaptureError(f"JIT=strict: a jitted function {reason}")
 

@@ -38,6 +38,7 @@ SAYS: Final = {
     "carried on": "a loop goes on with it",
     "loop": "it is what a loop computes at each step",
     "copy": "it goes to another device",
+    "host": "the host computes it, by LAPACK",
     "copied to another device": "a copy takes what is stored",
     "indexed by a tensor": "its reader picks elements of it, at places that are known when it runs",
     "awaited by what is computed again": "what is computed anew for the gradient waits for it, so "
@@ -47,7 +48,7 @@ SAYS: Final = {
     "gather": "its elements are picked by an index",
     "scatter": "values are written at places that are known when it runs",
 }
-READ_BY: Final = "read by a "  # scan, scatter, loop, or kernel of the user
+READ_BY: Final = "read by a "  # scan, scatter, loop, kernel of the user, call of the host
 
 
 def says(reason: str) -> str:

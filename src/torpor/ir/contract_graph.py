@@ -10,10 +10,10 @@ from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.contract import Clause, Contract, always, never
-from torpor.ir.infer import Shape, Size, shape_of
+from torpor.ir.infer import Shape, Size, count_of, shape_of
 from torpor.ir.ops import ALU, COMPARE, LOOPED, MOVEMENT, Ops
 from torpor.ir.pattern import UPat
-from torpor.ir.records import Requirement, Stored
+from torpor.ir.records import HostCall, Requirement, Stored
 from torpor.ir.uop import UOp
 from torpor.ir.variable import is_above
 
@@ -177,7 +177,12 @@ def is_of_loop(node: UOp) -> bool:
 
 
 def reads_operands(node: UOp) -> bool:
-    """A KERNEL stores values of its format, and has an operand for each other parameter."""
+    """A KERNEL stores values of its format, and has an operand for each other parameter; or it is
+    computed on the host, of operands of these shapes.
+    """
+    if isinstance(node.arg[0], HostCall):
+        counts = [math.prod(shape) for shape in node.arg[0].shapes]
+        return counts == [count_of(one) for one in node.src]
     found = {n.arg.slot: n for n in node.arg[0].toposort() if n.op is Ops.PARAM}
     memory = (node, *node.src)
     return all(slot < len(memory) and n.dtype is memory[slot].dtype for slot, n in found.items())

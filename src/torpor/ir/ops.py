@@ -345,7 +345,7 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.KERNEL: Row(
         None,
         _GRAPH,
-        "what a kernel stores in parameter 0, of operands that are the others; arg: (it, shape)",
+        "what a kernel or a HostCall stores in parameter 0, of the others; arg is (it, shape)",
     ),
     Ops.CALL: Row(None, _GRAPH, "what template arg makes of its operands; written out in planning"),
     Ops.PART: Row(1, _GRAPH, "result number arg of a CALL"),

@@ -99,6 +99,17 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class HostCall:
+    """In place of a KERNEL's ast: it is computed on the host, by the function of this name (see
+    `torpor.device.host`) of arrays of these `shapes`, and options.
+    """
+
+    name: str
+    options: tuple[Any, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
 class BufferSpec:
     """How a buffer is to be allocated. `alignment` in bytes. `varying`: it stands for others, of
     fewer elements perhaps. `zeros`: all its bytes are to be 0, on the host.
@@ -113,7 +124,7 @@ class BufferSpec:
 @dataclass(frozen=True)
 class Requirement:
     """Arg of a CHECK in graphs: the error, in the user's terms, where its condition fails. `kind`
-    is "index" or "value", which says the type of the error.
+    is "index", "value" or "matrix", which says the type of the error.
     """
 
     kind: str

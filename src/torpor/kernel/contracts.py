@@ -93,10 +93,10 @@ def reads_place(node: UOp) -> bool:
 
 
 def writes_memory(node: UOp) -> bool:
-    """A STORE puts a value at an INDEX, over RANGEs; or a COPY into a PARAM."""
+    """A STORE puts a value at an INDEX, over RANGEs; or what is no kernel into a PARAM."""
     place, value, *ranges = node.src
     if place.op is Ops.PARAM:
-        return value.op is Ops.COPY and not ranges
+        return value.op in (Ops.COPY, Ops.KERNEL) and not ranges
     return place.op is Ops.INDEX and all(r.op in (Ops.RANGE, Ops.SPECIAL) for r in ranges)
 
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from torpor.device import Device
 from torpor.device.base import Executable
 from torpor.device.executor import Row
+from torpor.device.host import host_program, is_host
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.ir.variable import above
@@ -39,6 +40,8 @@ class Prepared:
 
 def prepare(item: ScheduleItem) -> Prepared:
     """The item with its program compiled and loaded."""
+    if is_host(item):
+        return Prepared(item, *host_program(item))
     return Prepared(item, *(executable_for(item) if has_kernel(item) else (None, None)))
 
 

@@ -16,6 +16,7 @@ from torpor.base.phases import phase
 from torpor.base.target import Target, get_target
 from torpor.device import Device
 from torpor.device.base import Compiler, DeviceBase, Executable
+from torpor.device.host import is_host
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.uop import UOp
@@ -249,8 +250,8 @@ def is_copy(item: ScheduleItem) -> bool:
 
 
 def has_kernel(item: ScheduleItem) -> bool:
-    """Whether the item computes something."""
-    return item.jump is None and not is_copy(item)
+    """Whether a kernel computes the item."""
+    return item.jump is None and not is_copy(item) and not is_host(item)
 
 
 def target_named(name: str | None, device: str) -> Target:

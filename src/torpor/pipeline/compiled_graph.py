@@ -35,6 +35,7 @@ from torpor.device.executor import (
     jumping,
     split,
 )
+from torpor.device.host import raise_held
 from torpor.device.launch import launch_value
 from torpor.device.pool import pool, thread_count
 from torpor.ir.records import Jump, ScheduleItem
@@ -162,6 +163,7 @@ class CompiledGraph:
         finally:
             executor.lock.release()
         if failed:
+            raise_held()
             raise Failed(*split(failed))
 
     def _one_by_one(

@@ -7,7 +7,12 @@ from threading import get_ident
 from typing import Final
 
 from torpor.base import settings
-from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ValueRangeError
+from torpor.base.errors import (
+    DivisionByZeroError,
+    LinAlgError,
+    OutOfBoundsError,
+    ValueRangeError,
+)
 from torpor.base.phases import listeners
 from torpor.base.site import decode
 from torpor.ir.infer import shape_of
@@ -18,6 +23,8 @@ from torpor.pipeline.command import Prepared
 from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.report import watched
 
+# By kind of a requirement.
+FAULTS: Final = {"index": OutOfBoundsError, "value": ValueRangeError, "matrix": LinAlgError}
 # By thread: who wants to know what has been run (the jit, while it traces a function).
 recorders: Final[dict[int, Callable[[Sequence[Prepared]], None]]] = {}
 
@@ -70,9 +77,8 @@ def error_of(site: CheckSite, found: int | None = None) -> Exception:
     where = "".join(f"\n  built at {decode(origin)}" for origin in site.node.origins)
     requirement = requirement_of(site)
     if requirement is not None:
-        fault = OutOfBoundsError if requirement.kind == "index" else ValueRangeError
         which = "" if found is None else f": {found}"
-        return fault(f"{requirement.text}{which}{where}")
+        return FAULTS[requirement.kind](f"{requirement.text}{which}{where}")
     shapes = ", ".join(str(shape_of(s)) for s in site.node.src)
     if site.kind == "index":
         source, index = (s.below(MOVEMENT) for s in site.node.src[:2])

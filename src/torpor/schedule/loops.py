@@ -14,7 +14,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.infer import count, count_of, largest, shape_of, shaped
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import Counter, Jump, ParamArg, ScheduleItem, Section, Stored
+from torpor.ir.records import Counter, HostCall, Jump, ParamArg, ScheduleItem, Section, Stored
 from torpor.ir.uop import UOp
 from torpor.ir.variable import above
 from torpor.rules.rebuild import map_nodes
@@ -111,9 +111,9 @@ class Body:
         }
         seen: set[UOp] = set()
         found = []
-        for root in UOp.sink(*nodes).substitute(there).src:
-            while (below := root.below(SEEN_THROUGH)) in seen or below.op in NOT_STORED:
-                root = UOp(Ops.CONTIGUOUS, root.dtype, (root,), HANDED)
+        for root in map_nodes(UOp.sink(*nodes).substitute(there), over_whole_buffers).src:
+            while (below := root.below(SEEN_THROUGH)) in seen or not is_stored_by_kernel(below):
+                root = handed(root)
             seen.add(below)
             found.append(root)
         return found
@@ -124,6 +124,28 @@ class Body:
         if key not in self.asts:
             self.asts[key] = over_parts(ast, moved, row)
         return self.asts[key]
+
+
+def handed(node: UOp) -> UOp:
+    """The node's value in memory of its own."""
+    return UOp(Ops.CONTIGUOUS, node.dtype, (node,), HANDED)
+
+
+def is_of_kernel(node: UOp) -> bool:
+    """Whether a kernel computes a node; a copy or a call of the host takes whole buffers."""
+    return node.op is not Ops.COPY and not (
+        node.op is Ops.KERNEL and isinstance(node.arg[0], HostCall)
+    )
+
+
+def is_stored_by_kernel(node: UOp) -> bool:
+    """Whether a node lies where a kernel of the body stores it."""
+    return node.op not in NOT_STORED and is_of_kernel(node)
+
+
+def over_whole_buffers(node: UOp) -> UOp:
+    """A node that reads no rows of other memory where it is no kernel's."""
+    return node if is_of_kernel(node) else node.replace(src=tuple(map(handed, node.src)))
 
 
 class Bodies:

@@ -1,138 +1,22 @@
-"""What is computed on the host, and the gradients of it: factorisations of matrices, by LAPACK.
+"""Factorisations of matrices, by LAPACK (see `host_call`), and the gradients of them.
 
-Every one is `on_host` under a name, whose gradient a rule gives that is written with tensors, so
-that gradients of it can be taken. The rules are written for complex matrices: the gradient of a
-real number L is G with dL = Re(trace(G.mH dA)). For real ones `.mH` is `.mT` and `.conj()` nothing.
+The rules are written for complex matrices: the gradient of a real number L is G with
+dL = Re(trace(G.mH dA)). For real ones `.mH` is `.mT` and `.conj()` nothing.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from torpor.base.errors import ValueRangeError
-from torpor.graph.gradient import LOOKING
-from torpor.graph.gradient_function import FUNCTIONS
-from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, located, standing_for, with_rule
+from torpor.tensor.handle import Handle
 from torpor.tensor.host import Array, known_shape
-from torpor.tensor.inside import UnknownValueError
-from torpor.tensor.mode import enable_grad
-from torpor.tensor.realisation import compute_all
-from torpor.tensor.watch import active
+from torpor.tensor.host_call import host, is_unknown, layout_of, rule, ruled
 
 Results = Sequence[Any]
-Rule = Callable[..., Sequence[Any]]
-COMPLEX, REAL = "c", "r"
-Layout = str  # of results in one tensor: for each "c" or "r" and its lengths, as in "r3 c3,3"
-
-
-class HostError(ValueRangeError):
-    """What is computed on the host, of a value that nobody knows yet."""
-
-
-# --- the host operation ---------------------------------------------------------------------------
-def on_host(name: str, function: Callable[..., Sequence[Array]], *operands: Any) -> tuple[Any, ...]:
-    """The arrays that a function of arrays gives, computed now. They are one tensor for the rule of
-    this name: flattened side by side, but for the axes of the batch; complex ones in two parts.
-    """
-    arrays = known_values(name, *operands)
-    batch = arrays[0].shape[:-2]
-    wide = [one.astype(np.float32) if one.itemsize < 4 else one for one in arrays]
-    try:
-        made = [np.asarray(one) for one in function(*wide)]
-    except np.linalg.LinAlgError as error:
-        raise located(ValueRangeError(f"{name}: {error}"), operands) from None
-    parts = [part for one in made
-             for part in ((one.real, one.imag) if np.iscomplexobj(one) else (one,))]  # fmt: skip
-    shapes = [one.shape[len(batch) :] for one in parts]
-    flat = [one.reshape(*batch, math.prod(shape)) for one, shape in zip(parts, shapes, strict=True)]
-    packed = np.concatenate(flat, -1).astype(arrays[0].real.dtype, copy=False)
-    layout = " ".join(layout_of(np.iscomplexobj(one), one.shape[len(batch) :]) for one in made)
-    return ruled(name, Handle._type(packed, device=operands[0].device), layout, operands)
-
-
-def known_values(name: str, *operands: Any) -> list[Array]:
-    """The elements of tensors; a `HostError` where nobody knows them yet."""
-    plain = [one.detach() for one in operands]
-    try:
-        if len(plain) > 1 and not active:  # together: a matrix and its right side often share work
-            parts = [part for one in plain for part in one._parts]
-            compute_all([(part._current(), part.device) for part in parts])
-        return [one.numpy() for one in plain]
-    except UnknownValueError as error:
-        what = f"{name} is computed of values that are known. {error}"
-        raise HostError(what) from None
-
-
-def ruled(name: str, packed: Any, layout: Layout, operands: Sequence[Any]) -> tuple[Any, ...]:
-    """The results in a tensor, with the gradient for `operands` by the rule of this name."""
-    kinds = "".join(COMPLEX if one.is_pair else REAL for one in operands)
-    parts = [part for one in operands for part in one._parts]
-    return apart(with_rule(packed, parts, name, str(packed.device), kinds, layout), layout)
-
-
-def layout_of(is_complex: bool, shape: Sequence[int]) -> Layout:
-    """Of one result, whose shape is this behind the axes of the batch."""
-    return (COMPLEX if is_complex else REAL) + ",".join(map(str, shape))
-
-
-def apart(packed: Any, layout: Layout) -> tuple[Any, ...]:
-    """The results in a tensor."""
-    made: list[Any] = []
-    start = 0
-    for word in layout.split(" "):
-        shape = [int(size) for size in word[1:].split(",") if size]
-        parts = []
-        for _ in "ri" if word[0] == COMPLEX else "r":
-            part = packed.narrow(-1, start, math.prod(shape))
-            parts.append(part.reshape(*packed.shape[:-1], *shape))
-            start += math.prod(shape)
-        made.append(_joined(parts))
-    return tuple(made)
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    """A real tensor, or a complex one of two parts."""
-    return parts[0] if len(parts) == 1 else Handle._pairs.of(*parts)
-
-
-def rule(name: str) -> Callable[[Rule], Rule]:
-    """Make a function the gradient of what is computed on the host under a name: of the results,
-    their gradients and the operands, it gives the gradients of the operands, None for no gradient.
-    """
-
-    def register(function: Rule) -> Rule:
-        def through(node: UOp, g: UOp) -> tuple[UOp | None, ...]:
-            device, kinds, layout = node.arg[1:]
-            nodes = (node, g, *node.src[1:])
-            packed, slopes, *rest = [standing_for(one, device, True) for one in nodes]
-            given = iter(rest)
-            operands = [_joined([next(given) for _ in ("ri" if kind == COMPLEX else "r")])
-                        for kind in kinds]  # fmt: skip
-            with enable_grad():  # what is computed on the way keeps its graph
-                found = function(apart(packed, layout), apart(slopes, layout), *operands)
-            return tuple(part for one, kind in zip(found, kinds, strict=True)
-                         for part in _nodes(one, kind))  # fmt: skip
-
-        FUNCTIONS[name] = through
-        LOOKING.add(name)
-        return function
-
-    return register
-
-
-def _nodes(gradient: Any, kind: str) -> Sequence[UOp | None]:
-    """The parts of a gradient for an operand of a kind."""
-    if gradient is None:
-        return [None] * (2 if kind == COMPLEX else 1)
-    if kind == REAL:
-        return [gradient._parts[0]._current()]
-    return [part._current() for part in Handle._pairs.with_real(gradient)._parts]
 
 
 # --- matrices -------------------------------------------------------------------------------------
@@ -177,9 +61,11 @@ def _solve_rule(made: Results, g: Results, a: Any, b: Any) -> Results:
 
 @rule("det")
 def _det_rule(made: Results, g: Results, a: Any) -> Results:
-    """d det(A) = sum of cofactors dA: det(A) inverse(A), or by singular values, of U cof(S) V."""
+    """d det(A) = sum of cofactors dA: det(A) inverse(A), or by singular values, of U cof(S) V.
+    Where nobody knows yet whether the matrix has an inverse, it needs one.
+    """
     (det,), (slope,) = made, g
-    if (det.detach().numpy() != 0).all():
+    if is_unknown(det) or (det.detach().numpy() != 0).all():
         return [(det.conj() * slope).unsqueeze(-1).unsqueeze(-1) * inverse(a).mH]
     u, s, v = svd(a)
     sign = np.linalg.det(u.detach().numpy()) * np.linalg.det(v.detach().numpy())
@@ -298,77 +184,124 @@ def _root_rule(made: Results, g: Results, a: Any) -> Results:
 
 
 # --- factorisations -------------------------------------------------------------------------------
+def _zero_pivot(matrix: Array) -> int:
+    """Which pivot of Gauss's elimination is 0, counted from 1; the last where rounding decides."""
+    matrix, size = matrix.copy(), matrix.shape[-1]
+    for place in range(size):
+        column = matrix[place:, place]
+        largest = place + int((np.abs(column.real) + np.abs(column.imag)).argmax())
+        if not matrix[largest, place]:
+            return place + 1
+        matrix[[place, largest]] = matrix[[largest, place]]
+        factors = matrix[place + 1 :, place : place + 1] / matrix[place, place]
+        matrix[place + 1 :] -= factors * matrix[place]
+    return size
+
+
+def _failing_minor(matrix: Array) -> int:
+    """The order of the first leading minor that is not positive."""
+    for order in range(1, matrix.shape[-1]):
+        try:
+            np.linalg.cholesky(matrix[:order, :order])
+        except np.linalg.LinAlgError:
+            return order
+    return matrix.shape[-1]
+
+
+_inverse = host("inverse", "Singular matrix", _zero_pivot)(lambda x: [np.linalg.inv(x)])
+_solve = host("solve", "Singular matrix", _zero_pivot)(lambda x, y: [np.linalg.solve(x, y)])
+_det = host("det")(lambda x: [np.linalg.det(x)])
+_slogdet = host("slogdet")(lambda x: [*np.linalg.slogdet(x)])
+_cholesky = host("cholesky", "Matrix is not positive definite", _failing_minor)(
+    lambda x: [np.linalg.cholesky(x)]
+)
+_qr = host("qr")(lambda x, mode: [*np.linalg.qr(x, mode)])
+_eigh = host("eigh")(lambda x, triangle: [*np.linalg.eigh(x, triangle)])
+_svd = host("svd")(lambda x, square: [*np.linalg.svd(x, square)])
+geqrf = host("geqrf")(lambda x: [*np.linalg.qr(x, "raw")])
+
+
+@host("cholesky_inverse", "Singular matrix")
+def _cholesky_inverse(x: Array) -> Sequence[Array]:
+    back = np.linalg.inv(np.tril(x))
+    return [back.swapaxes(-1, -2).conj() @ back]
+
+
+@host("eig")
+def _eig(x: Array) -> Sequence[Array]:
+    kind = np.result_type(x.dtype, np.complex64)
+    return [np.asarray(one, kind) for one in np.linalg.eig(x)]
+
+
+@host("matrix_sqrth")
+def _matrix_sqrth(x: Array) -> Sequence[Array]:
+    w, v = np.linalg.eigh(x)
+    return [v * np.sqrt(w)[..., None, :] @ v.swapaxes(-1, -2).conj()]
+
+
+@host("pinv")
+def _pinv(x: Array, *rest: Any) -> Sequence[Array]:
+    """`rest`: the share of the greatest singular value, as an array or a number; `hermitian`."""
+    rtol, hermitian = rest
+    return [np.linalg.pinv(x, rtol[..., 0, 0] if isinstance(rtol, np.ndarray) else rtol, hermitian)]
+
+
 def inverse(a: Any) -> Any:
     """The inverses of square matrices; one that has none is a `ValueRangeError`."""
-    return on_host("inverse", lambda x: [np.linalg.inv(x)], a)[0]
+    return _inverse(a)[0]
 
 
 def solve(a: Any, b: Any) -> Any:
     """X with A X = B, of matrices (..., n, n) and (..., n, k)."""
-    return on_host("solve", lambda x, y: [np.linalg.solve(x, y)], a, b)[0]
+    return _solve(a, b)[0]
 
 
 def det(a: Any) -> Any:
     """The determinants of square matrices."""
-    return on_host("det", lambda x: [np.linalg.det(x)], a)[0]
+    return _det(a)[0]
 
 
 def slogdet(a: Any) -> tuple[Any, Any]:
     """Sign and logarithm of the magnitude of the determinants."""
-    sign, log = on_host("slogdet", lambda x: [*np.linalg.slogdet(x)], a)
+    sign, log = _slogdet(a)
     return sign if sign.is_pair else sign.detach(), log
 
 
 def cholesky(a: Any) -> Any:
     """L with A = L L.mH."""
-    return on_host("cholesky", lambda x: [np.linalg.cholesky(x)], a)[0]
+    return _cholesky(a)[0]
 
 
 def cholesky_inverse(low: Any) -> Any:
     """inverse(L L.mH) of lower triangles L."""
-
-    def function(x: Array) -> Sequence[Array]:
-        back = np.linalg.inv(np.tril(x))
-        return [back.swapaxes(-1, -2).conj() @ back]
-
-    return on_host("cholesky_inverse", function, low)[0]
+    return _cholesky_inverse(low)[0]
 
 
 def qr(a: Any, complete: bool = False) -> tuple[Any, ...]:
     """Q, which is square if `complete`, and R of matrices with no fewer rows than columns."""
-    return on_host("qr", lambda x: [*np.linalg.qr(x, "complete" if complete else "reduced")], a)
+    return _qr(a, options=("complete" if complete else "reduced",))
 
 
 def eigh(a: Any, upper: bool) -> tuple[Any, Any]:
     """Eigenvalues and eigenvectors of Hermitian matrices, of which one triangle is looked at."""
-    w, v = on_host("eigh", lambda x: [*np.linalg.eigh(x, "U" if upper else "L")], a)
+    w, v = _eigh(a, options=("U" if upper else "L",))
     return spectrum(w, a, v, v), v
 
 
 def eig(a: Any) -> tuple[Any, Any]:
     """Complex eigenvalues, and eigenvectors of length 1, of square matrices."""
-
-    def function(x: Array) -> Sequence[Array]:
-        kind = np.result_type(x.dtype, np.complex64)
-        return [np.asarray(one, kind) for one in np.linalg.eig(x)]
-
-    w, v = on_host("eig", function, a)
+    w, v = _eig(a)
     return spectrum(w, a, v), v
 
 
 def matrix_sqrth(a: Any) -> Any:
     """The positive root X of Hermitian matrices, of which the lower triangle is looked at."""
-
-    def function(x: Array) -> Sequence[Array]:
-        w, v = np.linalg.eigh(x)
-        return [v * np.sqrt(w)[..., None, :] @ v.swapaxes(-1, -2).conj()]
-
-    return on_host("matrix_sqrth", function, a)[0]
+    return _matrix_sqrth(a)[0]
 
 
 def svd(a: Any, square: bool = False) -> tuple[Any, Any, Any]:
     """(U, S, V) with A = U diag(S) V; U and V are `square` or of the lesser side's length."""
-    u, s, v = on_host("svd", lambda x: [*np.linalg.svd(x, square)], a)
+    u, s, v = _svd(a, options=(square,))
     k = known_shape(s.shape)[-1]
     return u, spectrum(s, a, v.narrow(-2, 0, k).mH, u.narrow(-1, 0, k)), v
 
@@ -382,5 +315,11 @@ def spectrum(values: Any, *operands: Any) -> Any:
 
 
 def pinv(a: Any, rtol: Any, hermitian: bool = False) -> Any:
-    """The pseudoinverse: singular values up to rtol times the greatest count as 0."""
-    return on_host("pinv", lambda x: [np.linalg.pinv(x, rtol, hermitian)], a)[0]
+    """The pseudoinverse: singular values up to rtol times the greatest count as 0; rtol is a number
+    or a tensor (...), one for each matrix.
+    """
+    if not isinstance(rtol, Handle):
+        return _pinv(a, options=(float(rtol), hermitian))[0]
+    part = a._parts[0].dtype
+    each = rtol.detach().cast(part).expand(*a.shape[:-2]).unsqueeze(-1).unsqueeze(-1)
+    return _pinv(a, each, options=(hermitian,))[0]

@@ -20,11 +20,18 @@ from torpor.tensor.iota import iota
 from torpor.tensor.watch import Watcher, active, watcher
 
 _numbers: Final = itertools.count()
+ARGUMENT: Final = "argument"  # in numbers of SLOTs that stand for a function's, outside of loops
 
 
-def fresh() -> tuple[str, int]:
+def fresh(what: str = "step") -> tuple[str, int]:
     """The number of a SLOT that no other has."""
-    return "step", next(_numbers)
+    return what, next(_numbers)
+
+
+def depends_on_step(node: UOp) -> bool:
+    """Whether a node is another one at each step of a loop."""
+    slots = (one.arg[0] for one in node.toposort() if one.op is Ops.SLOT)
+    return any(not isinstance(number, tuple) or number[0] != ARGUMENT for number in slots)
 
 
 class Inside(Watcher):

@@ -11,8 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
+from torpor.base.errors import LinAlgError as LinAlgError
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import dense, factorisation
@@ -21,9 +20,8 @@ from torpor.tensor.checked import (
     CheckedInverse,
     CheckedTriangle,
     checked,
-    failing_minor,
-    zero_pivot,
 )
+from torpor.tensor.creation import beside
 from torpor.tensor.dense import QR, Eigen, LogDeterminant
 from torpor.tensor.host import known_shape
 from torpor.tensor.lu import lu as lu
@@ -47,7 +45,6 @@ vecdot = function_of("vecdot")
 
 
 _ORDERS: Final = "matrix_norm's ord is 'fro', 'nuc', or 1, 2, inf and these negative, not"
-LinAlgError = ValueRangeError  # what is raised where a matrix has no inverse or no factors
 
 
 class Factors(NamedTuple):
@@ -159,8 +156,8 @@ def solve_triangular(
     return solve(dense.triangular(A, upper, unitriangular), B, left=left)
 
 
-cholesky_ex = checked(cholesky, CheckedTriangle, failing_minor)
-inv_ex, solve_ex = checked(inv, CheckedInverse, zero_pivot), checked(solve, Checked, zero_pivot)
+cholesky_ex = checked(cholesky, CheckedTriangle)
+inv_ex, solve_ex = checked(inv, CheckedInverse), checked(solve, Checked)
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None) -> Least:
@@ -198,11 +195,9 @@ def pinv(
     share: Any = (
         (_epsilon(A) * max(rows, columns) if atol is None else 0.0) if rtol is None else rtol
     )
-    share = share.numpy() if isinstance(share, Tensor) else share
     if atol is not None and rows and columns:
-        least = atol.numpy() if isinstance(atol, Tensor) else atol
-        top = svdvals(A.detach()).amax(-1).numpy()
-        share = np.maximum(share, least / np.maximum(top, np.finfo(top.dtype).tiny))
+        top: Any = svdvals(A.detach()).amax(-1)
+        share = (beside(atol, top) / top.clamp(min=top.dtype.smallest_normal)).maximum(share)
     return factorisation.pinv(dense.matrices(A, "pinv", hermitian), share, hermitian)
 
 

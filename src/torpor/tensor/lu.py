@@ -10,9 +10,9 @@ import numpy as np
 
 from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.tensor import dense
-from torpor.tensor.creation import beside
-from torpor.tensor.factorisation import eye, inverse, known_values, on_host, rule
+from torpor.tensor.factorisation import eye, inverse
 from torpor.tensor.host import Array, known_shape
+from torpor.tensor.host_call import host, rule
 from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import Tensor
 
@@ -63,11 +63,11 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     below, above = low.tril(-1), high
     below = below.pad((0, columns - side)) if columns > side else below
     above = above.pad((0, 0, 0, rows - side)) if rows > side else above
-    zero = (high.detach().diagonal(0, -2, -1).numpy() == 0).reshape(*swaps.shape[:-1], side)
-    info = np.where(zero.any(-1), zero.argmax(-1) + 1 if side else 0, 0).astype(np.int32)
+    zero: Any = high.detach().diagonal(0, -2, -1).eq(0)
+    info = zero.any(-1).where(zero.int().argmax(-1) + 1, 0) if side else zero.any(-1)
     if check_errors and info.any():
-        raise ValueRangeError(f"lu_factor: a matrix is singular: pivot {info.max()} is 0")
-    return Examined(below + above, beside(swaps.astype(np.int32) + 1, A), beside(info, A))
+        raise ValueRangeError(f"lu_factor: a matrix is singular: pivot {info.max().item()} is 0")
+    return Examined(below + above, swaps.int() + 1, info.int())
 
 
 def lu_solve(
@@ -95,8 +95,8 @@ def lu_unpack(
     if unpack_pivots:
         if not LU_pivots.dtype.is_int:
             raise DTypeError(f"pivots are integers, not {LU_pivots.dtype}")
-        (pivots,) = known_values("lu_unpack", LU_pivots)
-        order = _order_of(pivots.astype(np.int64) - 1, rows)
+        swaps = (LU_pivots.double() - 1).unsqueeze(-2)
+        order = _order(swaps, options=(rows,))[0].long()
         one = eye(LU_data, rows).expand(*LU_data.shape[:-2], rows, rows)
         permutation = _ordered(one.cast(LU_data.dtype), order).mT
     if unpack_data:
@@ -107,38 +107,40 @@ def lu_unpack(
 
 
 # --- elimination ----------------------------------------------------------------------------------
-def _factors(a: Any, pivot: bool) -> tuple[tuple[Any, Any], Array, Array]:
-    """(L, U), the order of the rows, and the swaps that lead to it. What lies beyond the square in
-    front is solved for.
+def _factors(a: Any, pivot: bool) -> tuple[tuple[Any, Any], Any, Any]:
+    """(L, U), the order of the rows, and the swaps that lead to it, int64. What lies beyond the
+    square in front is solved for.
     """
     a = dense.matrices(a, "lu", False)
     rows, columns = known_shape(a.shape[-2:])
     side = min(rows, columns)
-    (known,) = known_values("lu", a)
-    swaps = _swaps(known, pivot)
-    order = _order_of(swaps, rows)
+    wide = a.detach() if a.is_pair else a.detach().double()
+    swaps = _pivots(wide, options=(pivot,))[0]
+    order = _order(swaps.unsqueeze(-2), options=(rows,))[0].long()
     moved = _ordered(a, order) if pivot else a
-    low, high = on_host("lu", _eliminated, moved.narrow(-1, 0, side).narrow(-2, 0, side))
+    low, high = _eliminated(moved.narrow(-1, 0, side).narrow(-2, 0, side))
     if columns > side:
         rest = dense.solve(low, moved.narrow(-1, side, columns - side))
         high = high.cat(rest, dim=-1)
     if rows > side:
         rest = moved.narrow(-2, side, rows - side)
         low = low.cat(dense.solve(high.mT, rest.mT).mT, dim=-2)
-    return (low, high), order, swaps
+    return (low, high), order, swaps.long()
 
 
-def _ordered(a: Any, order: Array) -> Any:
+def _ordered(a: Any, order: Any) -> Any:
     """The rows in this order."""
-    return a.take_along_dim(beside(order, a).unsqueeze(-1), -2)
+    return a.take_along_dim(order.unsqueeze(-1), -2)
 
 
-def _order_of(swaps: Array, rows: int) -> Array:
-    """The rows' order after the swaps, one after the other."""
+@host("order")
+def _order(swaps: Array, rows: int) -> Sequence[Array]:
+    """The rows' order after the swaps (..., 1, n), one after the other."""
+    swaps = swaps[..., 0, :].astype(np.int64)
     order = np.broadcast_to(np.arange(rows), (*swaps.shape[:-1], rows)).copy()
     for place in range(swaps.shape[-1]):
         _swap(order[..., None], place, swaps[..., place])
-    return order
+    return [order]
 
 
 def _swap(array: Array, place: int, others: Array) -> None:
@@ -150,7 +152,8 @@ def _swap(array: Array, place: int, others: Array) -> None:
     array[..., place : place + 1, :] = there
 
 
-def _swaps(a: Array, pivot: bool) -> Array:
+@host("pivots")
+def _pivots(a: Array, pivot: bool) -> Sequence[Array]:
     """Which row each one is swapped with: the one whose element in its column is the largest."""
     a, side = a.copy(), min(a.shape[-2:])
     swaps = np.broadcast_to(np.arange(side), (*a.shape[:-2], side)).copy()
@@ -159,7 +162,7 @@ def _swaps(a: Array, pivot: bool) -> Array:
         swaps[..., place] += (np.abs(column.real) + np.abs(column.imag)).argmax(-1)  # as LAPACK
         _swap(a, place, swaps[..., place])
         _eliminate(a, place)
-    return swaps
+    return [swaps]
 
 
 def _eliminate(a: Array, place: int) -> None:
@@ -170,6 +173,7 @@ def _eliminate(a: Array, place: int) -> None:
     a[..., place + 1 :, place + 1 :] -= factors * a[..., place : place + 1, place + 1 :]
 
 
+@host("lu")
 def _eliminated(a: Array) -> Sequence[Array]:
     """L and U of square matrices whose rows are in order."""
     a = a.copy()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from torpor.base.errors import ShapeError
-from torpor.tensor import dense
-from torpor.tensor.factorisation import eye, on_host
+from torpor.tensor import dense, factorisation
+from torpor.tensor.factorisation import eye
 from torpor.tensor.host import known_shape
 from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import Tensor
@@ -27,7 +25,7 @@ def geqrf(A: Tensor) -> Reflections:
     `linalg.householder_product` and `ormqr` take. Without a gradient, which `qr` has.
     """
     plain = dense.matrices(A, "geqrf", False).detach()
-    packed, tau = on_host("geqrf", lambda x: [*np.linalg.qr(x, "raw")], plain)
+    packed, tau = factorisation.geqrf(plain)
     return Reflections(packed.mT.detach(), tau.detach())
 
 

@@ -19,7 +19,7 @@ from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, make, paired
-from torpor.tensor.inside import fresh
+from torpor.tensor.inside import ARGUMENT, fresh
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.size import Size
 from torpor.tensor.watch import active
@@ -81,7 +81,7 @@ class _Call:
     def stand_ins(self, shapes: Sequence[Shape]) -> list[Handle]:
         """Tensors of which nothing is known but their kind, in these shapes."""
         device, pairs = self.handles[0]._storage.device, zip(self.nodes, shapes, strict=True)
-        nodes = [UOp(Ops.SLOT, node.dtype, (), (fresh(), shape)) for node, shape in pairs]
+        nodes = [UOp(Ops.SLOT, node.dtype, (), (fresh(ARGUMENT), shape)) for node, shape in pairs]
         return [make(n, device, h.requires_grad) for n, h in zip(nodes, self.handles, strict=True)]
 
     def sizes(self) -> tuple[list[int], tuple[Any, ...]]:

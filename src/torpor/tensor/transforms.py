@@ -10,7 +10,6 @@ from typing import Any
 from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import _fresh_leaf, grad, map_tree, released, value_and_grad
-from torpor.tensor.factorisation import HostError
 from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.inside import Example
@@ -126,9 +125,9 @@ def vmap(
     """A function that gives what `f` gives for each of many examples, which lie along the axes
     `in_dims` of the arguments: one for all, or one an argument, or trees of them; None where an
     argument is the same for all. The results lie along `out_dims`, None for one that is the same
-    for all. `f` runs once, on tensors that stand for any example (for each, where it factorises
-    matrices). What it draws is "different" for each, the "same" for all, or an "error", by
-    `randomness`. A `ShapeError` where the axes' sizes differ.
+    for all. `f` runs once, on tensors that stand for any example. What it draws is "different" for
+    each, the "same" for all, or an "error", by `randomness`. A `ShapeError` where the axes' sizes
+    differ.
 
     >>> torpor.vmap(Tensor.dot)(Tensor([[1, 2], [3, 4]]), Tensor([[1, 1], [2, 2]])).tolist()
     [3, 14]
@@ -166,12 +165,7 @@ def vmap(
             with Example(randomness == "same").watching():
                 return step(carry, row)
 
-        try:
-            made, last = scan(step if randomness == "different" else alike, None, rows)[1]
-        except HostError:
-            if randomness != "different":
-                raise
-            made, last = _one_by_one(step, rows)
+        made, last = scan(step if randomness == "different" else alike, None, rows)[1]
         for number, value in zip(written, last, strict=True):
             rows[number].copy_(value)
         return _laid_along(made, _spread(out_dims, made), mapped)
@@ -216,13 +210,6 @@ def _is_made_of(value: Any, rows: Sequence[Any]) -> bool:
 def _values(one: Any) -> list[Any]:
     """The node of a tensor's storage, or of both of its parts: others once it is written to."""
     return [part._storage.base for part in one._parts]
-
-
-def _one_by_one(step: Callable[..., Any], rows: Sequence[Any]) -> Any:
-    """What a step makes of each row, stacked."""
-    found = [step(None, list(row))[1] for row in zip(*rows, strict=True)]
-    stacked = zip(*map(_parts, found), strict=True)
-    return filled(found[0], map(Handle._type.stack, stacked))
 
 
 # --- what they share ------------------------------------------------------------------------------

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class Watcher(ABC):
-    """What a trace wants to know."""
+    """What a trace wants to know. `at_once`: what the host computes is computed at the call."""
+
+    at_once = False
 
     @abstractmethod
     def made(self, storage: Storage) -> None:
