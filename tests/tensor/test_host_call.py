@@ -6,6 +6,7 @@ import pytest
 import torpor
 from torpor import Tensor, linalg
 from torpor.device import host
+from torpor.ir.text import parse, show
 
 RANDOM = np.random.default_rng(7)
 MATRICES = RANDOM.standard_normal((4, 3, 3))
@@ -211,3 +212,9 @@ def test_copies_to_another_device_in_a_scan():
     rows = Tensor(np.arange(12.0).reshape(4, 3))
     _, found = torpor.scan(lambda _, x: (None, (x.to("CPU:1") * 2).to("CPU")), None, rows)
     np.testing.assert_array_equal(found.numpy(), rows.numpy() * 2)
+
+
+def test_what_the_host_computes_is_read_again_from_its_text():
+    asts = [item.ast for item in torpor.vmap(linalg.inv)(PLAIN).schedule() if item.reason == "host"]
+    assert asts
+    assert all(parse(show(ast)) is ast for ast in asts)

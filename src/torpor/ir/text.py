@@ -31,6 +31,7 @@ _NAMES: Final[dict[str, Any]] = {
     "Ops": Ops, "AxisType": AxisType, "OptOps": records.OptOps,
     "nan": math.nan, "inf": math.inf, "ParamArg": records.ParamArg, "Opt": records.Opt,
     "Stored": records.Stored, "Requirement": records.Requirement, "Loop": records.Loop,
+    "HostCall": records.HostCall,
     "Rows": records.Rows, "Fragment": Fragment,
 }  # fmt: skip
 
