@@ -66,19 +66,14 @@ def on_host(
     """The tensors that a function of this name gives: one for its rule, flattened side by side but
     for the axes of the batch, complex ones in two parts, and what is wrong with each matrix.
     """
-    kinds = "".join(COMPLEX if one.is_pair else REAL for one in operands)
+    kinds = "".join([COMPLEX if one.is_pair else REAL for one in operands])
     parts = [part.detach() for one in operands for part in one._parts]
-    dtype = parts[0].dtype
-    wide = [part.cast(wide_of(part.dtype)) for part in parts]
-    shapes = tuple(known_shape(part.shape) for part in wide)
-    names = tuple(part.dtype for part in wide)
-    layout = _layout(function, kinds, options, tuple(one[-2:] for one in shapes), names)
+    formats = tuple([part.dtype for part in parts])
+    shapes = tuple([known_shape(part.shape) for part in parts])
+    layout = _layout(function, kinds, options, tuple([one[-2:] for one in shapes]), formats)
     call = HostCall(name, (kinds, *options), shapes)
-    if any(map(is_unknown, operands)):
-        made = _as_command(call, wide, layout)
-    else:
-        made = _at_once(call, wide, operands)
-    return ruled(name, made.narrow(-1, 0, made.shape[-1] - 1).cast(dtype), layout, operands)
+    compute = _as_command if any(map(is_unknown, operands)) else _at_once
+    return ruled(name, compute(call, parts, layout, operands), layout, operands)
 
 
 def wide_of(dtype: DType) -> DType:
@@ -94,33 +89,43 @@ def is_unknown(one: Any) -> bool:
     return any(depends_on_step(part._current()) for part in one._parts)
 
 
-def _at_once(call: HostCall, operands: Sequence[Any], given: Sequence[Any]) -> Any:
-    """The results, and what is wrong, computed now."""
-    if len(operands) > 1:  # together: a matrix and its right side often share work
-        parts = [part for one in operands for part in one._parts]
+def _at_once(call: HostCall, parts: Sequence[Any], layout: Layout, operands: Sequence[Any]) -> Any:
+    """The results, computed now."""
+    if len(parts) > 1:  # together: a matrix and its right side often share work
         compute_all([(part._current(), part.device) for part in parts])
-    made = FUNCTIONS[call.name](*(one.numpy() for one in operands), *call.options)
-    words = f"{call.name}: {FAULTS[call.name]}"
-    if (told := _told.get()) is not None:
-        told.append((beside(made[..., -1], operands[0]), words))
-    elif made[..., -1].any():
-        raise located(LinAlgError(words), given)
-    return Handle._type(made, device=operands[0].device)
+    arrays = [part.numpy() for part in parts]
+    wide = [one.astype(np.float32) if one.itemsize < 4 else one for one in arrays]
+    made = FUNCTIONS[call.name](*wide, *call.options)
+    wrong, told = made[..., -1], _told.get()
+    if told is not None:
+        told.append((beside(wrong, parts[0]), words_for(call)))
+    elif wrong.any():
+        raise located(LinAlgError(words_for(call)), operands)
+    return Handle._type(made[..., :-1].astype(arrays[0].dtype), device=parts[0].device)
 
 
-def _as_command(call: HostCall, operands: Sequence[Any], layout: Layout) -> Any:
-    """The results, and what is wrong, when the graph is computed."""
-    device = operands[0].device
+def _as_command(
+    call: HostCall, parts: Sequence[Any], layout: Layout, operands: Sequence[Any]
+) -> Any:
+    """The results, when the graph is computed."""
+    device, dtype = parts[0].device, parts[0].dtype
     here = device if isinstance(device, str) else device[0]
-    count = 1 + sum(math.prod(shape) * (1 + is_complex) for is_complex, shape in words_of(layout))
-    shape = (*call.shapes[0][:-2], count)
-    made: Any = derive(_node, [one.to(here) for one in operands], call, shape).to(device)
-    words = f"{call.name}: {FAULTS[call.name]}"
-    if (told := _told.get()) is not None:
-        told.append((made.select(-1, count - 1), words))
-        return made
-    fine = made.narrow(-1, count - 1, 1).eq(0).expand(*shape)
-    return derive(build.check, (made, fine), Requirement("matrix", words))
+    count = sum(math.prod(shape) * (1 + is_complex) for is_complex, shape in words_of(layout))
+    shape = (*call.shapes[0][:-2], count + 1)
+    wide = [part.cast(wide_of(part.dtype)).to(here) for part in parts]
+    made: Any = derive(_node, wide, call, shape).to(device)
+    wrong, told = made.narrow(-1, count, 1), _told.get()
+    if told is not None:
+        told.append((wrong.squeeze(-1), words_for(call)))
+    else:
+        fine = wrong.eq(0).expand(*shape)
+        made = derive(build.check, (made, fine), Requirement("matrix", words_for(call)))
+    return made.narrow(-1, 0, count).cast(dtype)
+
+
+def words_for(call: HostCall) -> str:
+    """The error where a matrix has no such results."""
+    return f"{call.name}: {FAULTS[call.name]}"
 
 
 def _node(*arguments: Any) -> UOp:
@@ -146,7 +151,7 @@ def _layout(
 ) -> Layout:  # fmt: skip
     """The layout of a function's results, which it says of no matrices."""
     pairs = zip(shapes, formats, strict=True)
-    operands = _operands(kinds, [np.empty(shape, dtype.numpy) for shape, dtype in pairs])
+    operands = _operands(kinds, [np.empty(shape, wide_of(dtype).numpy) for shape, dtype in pairs])
     made = _of_nothing(function, operands, options)
     return " ".join(layout_of(np.iscomplexobj(one), one.shape[1:]) for one in made)
 
