@@ -101,6 +101,13 @@ def shown_of(values: Sequence[Value], slots: int) -> list[Shown | None]:
     return shown
 
 
+def own_result(value: Value, shown: Sequence[Shown | None], first: int) -> int | None:
+    """The number of the result whose own node shows a value; None where another node has to."""
+    slot, shape = value.parts[0]
+    own = slot >= first and value.joint is None and shown[slot] == Shown(shape, value.requires)
+    return slot - first if own else None
+
+
 def owner_of(source: Any, tensors: Sequence[Handle]) -> Handle:
     """The handle that a source of a gradient names."""
     return tensors[source] if isinstance(source, int) else source
@@ -117,12 +124,9 @@ def commit(
 
     def node(value: Value) -> UOp:
         """A result has its own node; others are made."""
-        slot, shape = value.parts[0]
-        if slot >= first and trace.shown[slot] == Shown(shape, value.requires):
-            own = results[slot - first].node
-            if own is not None and value.joint is None:
-                return own
-        return node_of(value, table)
+        number = own_result(value, trace.shown, first)
+        own = None if number is None else results[number].node
+        return node_of(value, table) if own is None else own
 
     fresh = [Storage(node(value), value.device, value.requires) for value in trace.values]
     passed = [_at(call, path) for path in trace.passed]

@@ -6,7 +6,7 @@ import copy
 import functools
 import itertools
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, final
@@ -348,7 +348,7 @@ class Jitted:
         kinds = [*self._kinds.values()]  # at once: other threads may add some
         natives = [kind.native for kind in kinds if kind.traces and kind.native]
         latest = natives[: -MAXIMUM_PROGRAMS - 1 : -1]
-        self._programs = tuple(x for native in latest for x in (native.address, native))
+        self._programs = tuple(x for native in latest for x in (native.program.address, native))
 
     def _let_go(self) -> None:
         """Forget what is above the limits, the oldest first."""
@@ -379,7 +379,8 @@ class Jitted:
                 number += 1
                 kernels = len(trace.graph.commands)
                 lines.append(f"  trace {number}: {kernels} kernels, replayed {trace.hits} times")
-                lines += [f"    {text}" for text in _memory_of(trace)]
+                if (peak := trace.graph.peak_bytes) >= SHOWN_FROM:
+                    lines.append(f"    takes {megabytes(peak)} for results and on the way")
                 lines += [f"    takes {path} as an input" for path in trace.taken]
                 lines += [f"    guards {path}" for path in (*trace.used, *listed(trace.guards))]
         lines += self._sizes.explain()
@@ -432,12 +433,6 @@ def explain(jitted: Any) -> str:
     if not isinstance(jitted, Jitted):
         raise CaptureError(f"explain takes a jitted function, not {type(jitted).__name__}")
     return jitted.explain()
-
-
-def _memory_of(trace: Trace) -> Iterator[str]:
-    """What a replay takes besides its inputs, where that is more than a little."""
-    if trace.graph.peak_bytes >= SHOWN_FROM:
-        yield f"takes {megabytes(trace.graph.peak_bytes)} for results and on the way"
 
 
 def _leaves_nothing(kind: _Kind) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
 from torpor.capture.trace import is_whole
 from torpor.capture.tracer import cut_of
 from torpor.ir.infer import JOINT, shape_of
+from torpor.pipeline.canonical import Words, settings_now
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float, grad_enabled, training
 from torpor.tensor.storage import is_severed
@@ -22,22 +25,10 @@ _MODES: Final = ("the arguments", "", "whether gradients are recorded", "trainin
                  "the default float")  # fmt: skip
 
 
-class _Settings:
-    """The settings as one hashable; made anew when they change."""
-
-    seen: tuple[Mapping[str, Any] | None, tuple[Any, ...]] = (None, ())
-
-    @classmethod
-    def key(cls) -> tuple[Any, ...]:
-        mapping, known = cls.seen
-        now = settings.snapshot()
-        if mapping is not now:
-            known = tuple(now[name] for name in SETTINGS)
-            cls.seen = now, known
-        return known
-
-
-settings_key = _Settings.key
+@lru_cache(maxsize=64)
+def _chosen(_: Words) -> tuple[Any, ...]:
+    """Those settings, as long as none changes."""
+    return tuple(map(settings.snapshot().__getitem__, SETTINGS))
 
 
 class TensorKey(NamedTuple):
@@ -56,7 +47,7 @@ class TensorKey(NamedTuple):
 def kind_key(structure: Any, tensors: Sequence[Handle]) -> tuple[Any, ...]:
     """The key of a call with arguments of this structure and these tensors."""
     modes = grad_enabled(), training(), default_float()
-    return (structure, settings_key(), *modes, *_tensor_keys(tensors))
+    return (structure, _chosen(settings_now()), *modes, *_tensor_keys(tensors))
 
 
 def _tensor_keys(tensors: Sequence[Handle]) -> list[TensorKey]:
@@ -95,14 +86,18 @@ def nearest(key: tuple[Any, ...], known: Iterable[tuple[Any, ...]]) -> tuple[Any
     """The one of the known kinds that differs least from a new one."""
 
     def distance(other: tuple[Any, ...]) -> tuple[bool, int]:
-        parts = zip(_parts(key), _parts(other), strict=False)
-        return key[0] != other[0], sum(one != two for one, two in parts)
+        pairs = zip(_parts(key), _parts(other), strict=False)
+        return key[0] != other[0], sum(one != two for (_, one), (_, two) in pairs)
 
     return min(known, key=distance)
 
 
-def _parts(key: tuple[Any, ...]) -> list[Any]:
-    return [*key[1], *key[2:5], *(part for tensor in key[5:] for part in tensor)]
+def _parts(key: tuple[Any, ...], names: Iterable[str] = repeat("")) -> Iterator[tuple[str, Any]]:
+    """All but the structure of a call, and what it is: settings first."""
+    yield from zip([f"the setting {name}" for name in SETTINGS], key[1], strict=True)
+    yield from zip(_MODES[2:], key[2:], strict=False)
+    for name, tensor in zip(names, key[len(_MODES) :], strict=False):
+        yield from zip([f"{_FIELDS[field]} of {name}" for field in tensor._fields], tensor)
 
 
 def difference(
@@ -112,22 +107,15 @@ def difference(
 
     names: what each tensor among the arguments is called; arguments: what these are called.
     """
-    for name, now, was in zip(SETTINGS, key[1], other[1], strict=True):
-        if now != was:
-            return f"the setting {name}", was, now
-    if key[0] != other[0]:
+    if key[0] != other[0] and key[1] == other[1]:
         return _argument_apart(other[0], key[0], arguments)
-    for name, now, was in zip(_MODES, key, other, strict=False):
-        if name and now != was:
-            return name, was, now
-    tensors = zip(names, key[len(_MODES) :], other[len(_MODES) :], strict=True)
-    for name, one, two in tensors:
-        for field, now, was in zip(TensorKey._fields, one, two, strict=True):
-            if now != was:
-                axes = _axes_apart(was, now) if field == "shape" else ()
-                if len(axes) == 1:
-                    return f"axis {axes[0]} of {name}", was[axes[0]], now[axes[0]]
-                return f"{_FIELDS[field]} of {name}", was, now
+    for (what, now), (_, was) in zip(_parts(key, names), _parts(other, names), strict=False):
+        if now != was:
+            shape, _, name = what.partition(" of ")
+            axes = _axes_apart(was, now) if shape == _FIELDS["shape"] else ()
+            if len(axes) == 1:
+                return f"axis {axes[0]} of {name}", was[axes[0]], now[axes[0]]
+            return what, was, now
     return _MODES[0], None, None
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from torpor.base.locks import recursive_lock, taken
 from torpor.base.phases import listeners
-from torpor.capture.commit import Fixed, Leaf, Shown, Value
+from torpor.capture.commit import Fixed, Leaf, Value, own_result
 from torpor.capture.holding import is_a
 from torpor.capture.match import Pattern, look
 from torpor.capture.program import Known, Program, Slot, Step, Steps, step
@@ -92,11 +92,6 @@ class Native:
             long=several or seconds_of(graph) >= LONG,
             runs=1,
         )
-
-    @property
-    def address(self) -> int:
-        """Where the program is."""
-        return self.program.address
 
 
 def native_for(pattern: Pattern, trace: Trace, lock: Any) -> Native | None:
@@ -290,10 +285,8 @@ class _Writer:
 
     def _node(self, value: Value, name: str) -> None:
         """A register for the node of a value, which has to be one of a result."""
-        trace, (slot, shape) = self._trace, value.parts[0]
-        number = slot - self._first
-        own = value.joint is None and number >= 0
-        if not own or trace.shown[slot] != Shown(shape, value.requires):
+        number = own_result(value, self._trace.shown, self._first)
+        if number is None:
             raise Unfit
         self._add("slot", name, f"r{number}", Slot(Result, "node"))
 

@@ -13,7 +13,7 @@ from functools import partial
 from sys import getrefcount
 from typing import Any, Final, NamedTuple
 
-from torpor.capture.commit import Shown, Value, node_over, whole
+from torpor.capture.commit import Shown, Value, node_over, own_result, whole
 from torpor.device import Buffer
 from torpor.device.buffer import BufferMaker
 from torpor.device.pool import pool
@@ -57,15 +57,17 @@ def heirs_of(
     """For each result, if so, what it may be written over: the input whose next value it is, or the
     gradient that nobody reads.
     """
-    memory = graph.memory
+    memory, first = graph.memory, graph.memory.first_result
     found: list[Heir | None] = [None] * len(memory.results)
     candidates: list[tuple[int | Owner, Value]] = [*changes]
     candidates += [(Owner(owner), value) for owner, value in grads]
     for before, value in candidates:
-        new, shape = value.parts[0]
-        number, seen = new - memory.first_result, shown[new]
-        over = None if isinstance(before, Owner) else before
-        if graph.donated.get(number, -1) == over and seen == Shown(shape, value.requires):
+        number, over = (
+            own_result(value, shown, first),
+            None if isinstance(before, Owner) else before,
+        )
+        if number is not None and graph.donated.get(number, -1) == over:
+            seen = Shown(value.parts[0][1], value.requires)
             found[number] = before, Successor(memory.results[number], seen, over is None)
     pairs = zip(memory.results, found, strict=True)
     large = sum(kind.nbytes for kind, heir in pairs if heir is not None) >= LEAST

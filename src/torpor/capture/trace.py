@@ -15,7 +15,6 @@ from torpor.capture.place import Place
 from torpor.capture.successor import Owner, heirs_of
 from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
 from torpor.capture.tree import Call, Path, holds_twice
-from torpor.device import Buffer
 from torpor.ir.infer import Shape, product, shape_of
 from torpor.pipeline.compiled_graph import CompiledGraph
 from torpor.tensor.computing import compute
@@ -97,10 +96,12 @@ class Trace:
         computed = self.numbers(call.numbers)
         if computed is None:
             return MISS
-        found = self._gathered(tensors)
-        if found is None:
+        storages = self._storages(tensors)
+        if storages is None:
             return MISS
-        storages, inputs = found
+        inputs = [buffer for storage in storages for buffer in buffers_of(stored(storage))]
+        if any(inputs[left] is not inputs[right] for left, right in self.shared):
+            return MISS
         words: Sequence[int] = computed[0]
         if self.streams:
             steps = zip(self.streams, self.advances, strict=True)
@@ -134,18 +135,8 @@ class Trace:
             return storages[source].base
         return owner_of(source.source, tensors).grad
 
-    def _gathered(self, tensors: Sequence[Handle]) -> tuple[list[Storage], list[Buffer]] | None:
-        """The inputs' storages and buffers; None where they do not fit."""
-        storages = self._storages(tensors)
-        if storages is None:
-            return None
-        inputs = [buffer for storage in storages for buffer in buffers_of(stored(storage))]
-        for left, right in self.shared:
-            if inputs[left] is not inputs[right]:
-                return None
-        return storages, inputs
-
     def _storages(self, tensors: Sequence[Handle]) -> list[Storage] | None:
+        """The inputs' storages; None where they do not fit."""
         storages = []
         for source, kind in zip(self.sources, self.kinds, strict=True):
             if isinstance(source, int):

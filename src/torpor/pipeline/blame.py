@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from torpor.base.errors import TorporError
 from torpor.ir.infer import JOINT, shape_of
@@ -37,7 +33,7 @@ def index_of(site: CheckSite, device: str, compute: Compute) -> int | None:
         nodes = compute([(node, device) for node in (value, given, holds)])
     except (TorporError, Refused):  # what the index is made of fails itself
         return None
-    numbers, as_given, inside = map(values_of, nodes)
+    numbers, as_given, inside = (node.below(MOVEMENT).arg.numpy() for node in nodes)
     if site.node is not check:
         length = shape_of(site.node.src[0])[axis_of(site.node)]
         inside = inside & (numbers >= 0) & (numbers < (site.size or length))
@@ -54,11 +50,3 @@ def asked_of_each(condition: UOp) -> UOp:
 def axis_of(node: UOp) -> int:
     """The axis that a GATHER or SCATTER goes along."""
     return int(node.arg if node.op is Ops.GATHER else node.arg[1])
-
-
-def values_of(node: UOp) -> npt.NDArray[Any]:
-    """The elements of a computed node, flat."""
-    buffer = node.below(MOVEMENT).arg
-    flat = np.empty(buffer.size, buffer.dtype.numpy)
-    buffer.copyout(flat)
-    return flat

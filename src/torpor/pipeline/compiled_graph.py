@@ -16,8 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.locks import recursive_lock, taken
 from torpor.device import Buffer, Device, copy_buffer
@@ -323,16 +321,9 @@ def _taking(kind: Kind) -> Callable[[], Buffer]:
 def _is_taken(jump: Jump, flag: Buffer, rounds: dict[object, int], most: int = 0) -> bool:
     """Whether a run goes on where a jump says; rounds are counted, of which there are `most`."""
     if jump.counter is None:
-        return _bool_in(flag) is jump.holds
+        return bool(flag.numpy()[0]) is jump.holds
     rounds[jump.counter] = 0 if jump.begins else rounds[jump.counter] + 1
     return rounds[jump.counter] < most
-
-
-def _bool_in(buffer: Buffer) -> bool:
-    """The one bool in a buffer."""
-    found = np.empty(1, np.bool_)
-    buffer.copyout(found)
-    return bool(found[0])
 
 
 def _place_of(buffer: Buffer) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -84,8 +85,10 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
         roots, form = told
         again = {place: first for place, first in again.items() if place not in apart}
     for falling in (False, True):  # two sizes that grow seldom fall with each other
-        found = attempt(Graph(roots, form, earlier, moved, again, falling))
-        if found is not None:
+        with suppress(TorporError):
+            found = Graph(roots, form, earlier, moved, again, falling).general()
+            if found is None:
+                continue
             general, made = found
             known = seen.forms.get(form.wanted, [])
             seen.forms[form.wanted] = [general, *known[: REMEMBERED - 1]]
@@ -118,14 +121,6 @@ def note_numbers(form: Canonical) -> None:
     """Know the numbers of a graph that is computed in another way: by a trace, say."""
     seen = _seen.setdefault(likeness(form), Seen())
     seen.numbers = [*seen.numbers[-REMEMBERED + 1 :], form.numbers]
-
-
-def attempt(graph: Graph) -> tuple[General, Made] | None:
-    """The general graph, if it can be."""
-    try:
-        return graph.general()
-    except TorporError:
-        return None
 
 
 def moved_places(form: Canonical) -> set[int]:

@@ -11,7 +11,6 @@ of all steps are the recipe of graphs that are the same again.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -47,11 +46,6 @@ class Known(NamedTuple):
     row: Row
 
 
-class _Now(threading.local):
-    inside = False  # one of the steps of a graph
-
-
-_now: Final = _Now()
 _came: Final[set[int]] = set()  # graphs that were computed in steps
 _seen: Final[dict[int, Known]] = {}  # by the kinds of a graph's operations
 
@@ -61,7 +55,7 @@ def in_steps(roots: Roots, form: Canonical, compute: Compute) -> list[UOp] | Non
     have been, or where the graph of this form stays as it is but for numbers.
     """
     device = roots[0][1]
-    if _now.inside or any(other != device or JOINT in other for _, other in roots):
+    if noted.runs is not None or any(other != device or JOINT in other for _, other in roots):
         return None
     order = nodes_of(roots)[:-1]
     steps = steps_of(order, form.skeleton, {node for node, _ in roots})
@@ -70,7 +64,7 @@ def in_steps(roots: Roots, form: Canonical, compute: Compute) -> list[UOp] | Non
     if sum(prod(shape_of(n)) * n.dtype.itemsize for step in steps for n in step) > LARGEST:
         return None
     stands: dict[UOp, UOp] = {}
-    _now.inside, noted.runs = True, []
+    noted.runs = []  # which says, too, that this is inside of a graph in steps
     try:
         for step in (*steps, [node for node, _ in roots]):
             left = [node for node in step if node not in stands]
@@ -80,7 +74,7 @@ def in_steps(roots: Roots, form: Canonical, compute: Compute) -> list[UOp] | Non
         found = [stands[node] for node, _ in roots]
         recipe = one_of(noted.runs, form, found) if comes_again(form) else None
     finally:
-        _now.inside, noted.runs = False, None
+        noted.runs = None
     if recipe is not None:
         keep(form, recipe)
     return found

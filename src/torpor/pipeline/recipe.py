@@ -207,10 +207,7 @@ def carry_out(
     with recipe.lock:
         made = [take() for take in recipe.takes] if memory is None else [*map(reuse.Result, memory)]
     buffers = [result.buffer for result in made]
-    if items or timing():
-        recipe.graph.run(inputs, buffers, bound, items)
-    else:
-        recipe.graph.launch(inputs, buffers, bound)
+    recipe.graph.run(inputs, buffers, bound, items)
     return made
 
 

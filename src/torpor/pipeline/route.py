@@ -88,8 +88,6 @@ def realize_along(roots: Roots, new: Callable[[Canonical], bool] | None = None) 
     """As `realize`; and what was computed along with the roots. `new` is told of a graph that has
     not been computed yet, and says whether it has changed it: None then.
     """
-    alone = len(roots) == 1 and unseen() and limit_now() is None
-    small = again.named(*roots[0]) if alone else None
     planned_all = recorded() or bool(measurements()) or listener() is not None
     made_of_one = [] if planned_all else [filled(*root) for root in roots]
     if any(made_of_one):
@@ -101,10 +99,7 @@ def realize_along(roots: Roots, new: Callable[[Canonical], bool] | None = None) 
         return [next(rest) if one is None else one for one in made_of_one], found[1]
     try:
         with phase("launch"):
-            made = in_company(roots, new)
-        if small is not None and made is not None and not made[1]:
-            again.know(small, roots)
-        return made
+            return in_company(roots, new)
     except Refused as one:
         refused = one
     raise told(refused, roots)
@@ -297,11 +292,11 @@ def scheduled(
     """The kernels for the roots, where these will lie, and whether that comes from the disk: then
     the kernels do not know what their checks mean.
     """
-    if watched() or listener() is not None or limit_now() is not None:
-        return (*planned_with_results(roots, shapes), False)
-    if form is None and (form := canonical(roots)) is not None:
-        lines = plans.lines_of(form)
-    name = None if form is None else plans.name_of(form, roots)
+    name = None
+    if not watched() and listener() is None and limit_now() is None:
+        if form is None and (form := canonical(roots)) is not None:
+            lines = plans.lines_of(form)
+        name = None if form is None else plans.name_of(form, roots)
     if form is None or name is None:
         return (*planned_with_results(roots, shapes), False)
     with phase("schedule", "from disk"):
