@@ -10,19 +10,21 @@ from torpor.device import bulk
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
+from torpor.kernel import Piece
 from torpor.pipeline import beside
 from torpor.pipeline.compile import has_kernel
-from torpor.pipeline.planning import divisions, rules_for, target_of, with_variables_of
+from torpor.pipeline.planning import divisions, of_piece, rules_for, target_of
 
 
 def test_a_part_has_the_values_of_its_own_variables():
     one, other = (UOp(Ops.VARIABLE, dtypes.index, (), (name, 0, 9)) for name in ("v0", "v1"))
     bound = tuple(UOp(Ops.BIND, dtypes.index, (v, UOp.index_const(3))) for v in (one, other))
-    whole = ScheduleItem(UOp.sink(one + other), (), (("v0", 3), ("v1", 5)), bindings=bound)
-    part = with_variables_of(whole, ScheduleItem(UOp.sink(other * 2), (), reason="order of use"))
+    values = ("v0", 3), ("v1", 5)
+    whole = ScheduleItem(UOp.sink(one + other), (), values, "order of use", bindings=bound)
+    part = of_piece(whole, Piece(UOp.sink(other * 2), ()))
     assert part.variables == (("v1", 5),) and part.bindings == bound[1:]
     assert part.reason == "order of use"
-    nothing = with_variables_of(whole, ScheduleItem(UOp.sink(UOp.index_const(1)), ()))
+    nothing = of_piece(whole, Piece(UOp.sink(UOp.index_const(1)), ()))
     assert nothing.variables == () == nothing.bindings
 
 

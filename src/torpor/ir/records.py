@@ -65,12 +65,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Stored:
-    """Arg of CONTIGUOUS, if any: why the value is stored (`ScheduleItem.reason`), and where if that
-    does not follow from what it is made of.
+    """Arg of CONTIGUOUS, if any: why the value is stored (`ScheduleItem.reason`), where if that
+    does not follow from what it is made of, and whether it is parts of a longer reduction.
     """
 
     reason: str = "contiguous"
     device: str | None = None
+    parts: bool = False
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,9 @@ from torpor.kernel.contracts import (
 from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.lanes import lane_axes
+from torpor.kernel.opts.fission import fission_loops
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.passes.dots import add_in_dots
-from torpor.kernel.passes.fission import fission_loops
 from torpor.kernel.passes.groups import part_reductions, share_reductions, to_items
 from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores

@@ -141,31 +141,27 @@ def by_parts(item: ScheduleItem, found: Parted, copies: Copies) -> list[Schedule
     """The item that computes what is needed first, with the checks, and the item that needs it.
     What was stored for another piece of the same item (`copies`) is not stored again.
     """
-    read = tuple(item.buffers[n] for n in found.read)
-    known = copies.get((found.first, read))
-    memory = known or make_buffer(item.buffers[0].arg.device, found.size, found.dtype)
-    copies[found.first, read] = memory
-    kept = (*(item.buffers[n] for n in found.kept), memory)
-    first = ScheduleItem(
-        found.first, (memory, *read), reason=found.reason, checks=item.checks,
-        origins=item.origins, group=item.group,
-    )  # fmt: skip
-    rest = replace(item, ast=found.rest, buffers=kept, checks=())
-    return [with_variables_of(item, one) for one in ([rest] if known else [first, rest])]
+    key = found.first.ast, tuple(item.buffers[n] for n in found.first.slots[1:])
+    known = copies.get(key)
+    memory = known or make_buffer(
+        item.buffers[0].arg.device, found.memory.arg.size, found.memory.dtype
+    )
+    copies[key] = memory
+    first = replace(item, reason=found.reason, outputs=(0,))
+    rest = of_piece(replace(item, checks=()), found.rest, memory)
+    return [rest] if known else [of_piece(first, found.first, memory), rest]
 
 
-def of_piece(item: ScheduleItem, piece: Piece) -> ScheduleItem:
-    """The item that writes a piece of an item's output."""
-    buffers = tuple(item.buffers[n] for n in piece.slots)
-    return with_variables_of(item, replace(item, ast=piece.ast, buffers=buffers))
-
-
-def with_variables_of(item: ScheduleItem, part: ScheduleItem) -> ScheduleItem:
-    """The part with the values that the item gives its variables: the number of a block, say."""
-    names = {node.arg[0] for node in part.ast.toposort() if node.op is Ops.VARIABLE}
+def of_piece(item: ScheduleItem, piece: Piece, *memory: UOp) -> ScheduleItem:
+    """The item that does a piece of another's work, with the values that this gives variables: the
+    number of a block, say. Memory between two pieces has the number -1.
+    """
+    names = {node.arg[0] for node in piece.ast.toposort() if node.op is Ops.VARIABLE}
     kept = [number for number, (name, _) in enumerate(item.variables) if name in names]
     return replace(
-        part,
+        item,
+        ast=piece.ast,
+        buffers=tuple((*item.buffers, *memory)[n] for n in piece.slots),
         variables=tuple(item.variables[number] for number in kept),
         bindings=tuple(item.bindings[number] for number in kept if item.bindings),
     )

@@ -22,7 +22,6 @@ from torpor.rules.validity import is_gated
 from torpor.schedule.cost import may_fail
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.guards import guard_checks
-from torpor.schedule.loop_fission import separate_loops
 from torpor.schedule.region import Region
 
 Step = Generator["Request", UOp, UOp]
@@ -59,7 +58,7 @@ class Builder:
             if node.op in (Ops.SCATTER, Ops.PRIOR):
                 continue
             stores.append(self.store(node, node, target, indices))
-        ast = separate_loops(guard_checks(UOp.sink(*stores)))
+        ast = guard_checks(UOp.sink(*stores))
         return self.without_bindings(self.without_unused(ast))
 
     def without_unused(self, root: UOp) -> UOp:

@@ -24,7 +24,6 @@ from torpor.rules.affine import is_dense, strides_of
 from torpor.rules.movement import ZERO, Indices, flat, map_indices
 from torpor.schedule import cost
 from torpor.schedule.fusion_state import FusionState
-from torpor.schedule.prepare import LONG_REDUCTION
 from torpor.schedule.reasons import NEAR, Reasons, reductions_near
 from torpor.schedule.region import ALONE, STORED, Region, Use
 
@@ -207,7 +206,7 @@ class MultiOutput:
 
 def is_part(node: UOp) -> bool:
     """Whether it is what parts of a long reduction come to."""
-    return node.op is Ops.CONTIGUOUS and node.arg is not None and node.arg.reason == LONG_REDUCTION
+    return node.op is Ops.CONTIGUOUS and node.arg is not None and node.arg.parts
 
 
 def with_room(known: list[Any] | None) -> list[Any]:

@@ -18,7 +18,7 @@ from torpor.schedule.tile_groups import SHARED_FROM
 # A reduction to few elements is cut so that the parts run in parallel. The cut depends on the shape
 # alone, so results are the same for any number of threads. The numbers are choices; one thread does
 # not gain from them (bench/results/constants.md).
-LONG_REDUCTION: Final = "long reduction"  # why its parts are stored
+LONG_REDUCTION: Final = Stored("long reduction", parts=True)
 SPLIT_FROM: Final = 65536  # elements a result from which a reduction is split
 SPLIT_RESULTS: Final = 64  # results below which it is
 SPLIT_PARTS: Final = 256  # most parts, unless they were longer than PART_MOST
@@ -134,7 +134,7 @@ def split_reduction(node: UOp) -> UOp | None:
     more, first_inner = len(cut) - len(shape), start + len(outer)
     within = {a + more * (a > start) for a in others} | {first_inner + n for n in range(len(inner))}
     first = UOp(Ops.REDUCE_AXIS, node.dtype, (below,), (op, tuple(sorted(within))))
-    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), Stored(LONG_REDUCTION))
+    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), LONG_REDUCTION)
     second = UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (op, tuple(range(start, first_inner))))
     made = UOp(Ops.RESHAPE, node.dtype, (second,), shape_of(node))
     if ahead is value or parts * size == length:
@@ -155,7 +155,7 @@ def rows_first(node: UOp) -> UOp | None:
     if math.prod(largest(shape[axis]) for axis in known) < ROW_LEAST:
         return None
     first = UOp(Ops.REDUCE_AXIS, node.dtype, node.src, (op, known))
-    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), Stored(LONG_REDUCTION))
+    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), LONG_REDUCTION)
     rest = tuple(axis for axis in axes if axis not in known)
     return UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (op, rest))
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from torpor import Tensor
-from torpor.ir.ops import AxisType
+from torpor.ir.ops import AxisType, Ops
 from torpor.kernel.opts.digits import cut_axes
 from torpor.kernel.opts.normalise import normalise
 from torpor.kernel.ranges import kind_of, size_of
 
 
-def reduce_sizes(ast):
-    return [size_of(r) for r in ast.ranges() if kind_of(r) is AxisType.REDUCE]
+def sizes(ast, kind=AxisType.REDUCE):
+    return [size_of(r) for r in ast.ranges() if kind_of(r) is kind]
 
 
 def scaled(block):
@@ -24,7 +24,7 @@ def scaled(block):
 def test_a_block_and_a_place_in_it(block):
     total = scaled(block).sum()
     (item,) = total.schedule()
-    assert sorted(reduce_sizes(normalise(item.ast))) == sorted([96 // block, block])
+    assert sorted(sizes(normalise(item.ast))) == sorted([96 // block, block])
     x = np.arange(96)
     assert total.item() == (x * (x // block)).sum()
 
@@ -41,10 +41,23 @@ def test_rows_of_a_crop_that_is_flattened(way):
     x = np.random.default_rng(0).standard_normal((3, 30, 50), np.float32)
     crop = Tensor(x).realize()[:, 3:27, 5:45].flatten(1)
     found = getattr(crop, way)(1)
-    assert any({24, 40} <= {*reduce_sizes(normalise(i.ast))} for i in found.schedule())
+    assert any({24, 40} <= {*sizes(normalise(i.ast))} for i in found.schedule())
     flat = x[:, 3:27, 5:45].reshape(3, -1)
     wanted = flat.var(1, ddof=1) if way == "var" else getattr(flat, way)(1)
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_rows_of_results(rows):
+    """A crop that is flattened meets what was flat: no result asks which row it is of."""
+    random = np.random.default_rng(2)
+    x, y = random.standard_normal((rows, 30, 50)), random.standard_normal(24 * 40)
+    found = Tensor(x).realize()[:, 3:27, 5:45].flatten(1) + Tensor(y)
+    (item,) = found.schedule()
+    normal = normalise(item.ast)
+    assert {24, 40} <= {*sizes(normal, AxisType.GLOBAL)}
+    assert not any(n.op in (Ops.IDIV, Ops.MOD) for n in normal.toposort())
+    np.testing.assert_array_equal(found.numpy(), x[:, 3:27, 5:45].reshape(rows, -1) + y)
 
 
 def test_three_digits():
@@ -54,7 +67,7 @@ def test_three_digits():
     halves = (Tensor(codes).reshape(4, 1, 16) >> shift) & 15
     total = (Tensor(x) * halves.cast("float32").reshape(128)).sum()
     (item,) = total.schedule()
-    assert sorted(reduce_sizes(normalise(item.ast))) == [2, 4, 16]
+    assert sorted(sizes(normalise(item.ast))) == [2, 4, 16]
     rows = codes.reshape(4, 16)
     want = np.stack([rows & 15, rows >> 4], 1).reshape(128)
     assert total.item() == (x * want).sum()
@@ -69,8 +82,7 @@ def test_groups_of_results_share_what_they_read():
     x, seed = Tensor.empty(2, 12, 10), random.standard_normal((2, 8, 8), np.float32)
     (found,) = x.conv1d(Tensor(w), groups=4).gradient(x, gradient=Tensor(seed))
     (item,) = found.schedule()
-    outputs = [size_of(r) for r in normalise(item.ast).ranges() if kind_of(r) is AxisType.GLOBAL]
-    assert sorted(outputs) == [2, 3, 4, 10]
+    assert sorted(sizes(normalise(item.ast), AxisType.GLOBAL)) == [2, 3, 4, 10]
     wide = np.pad(seed, ((0, 0), (0, 0), (2, 2))).reshape(2, 4, 2, 12)
     taps = np.stack([wide[..., 2 - k : 12 - k] for k in range(3)], -1)
     expected = np.einsum("ngolk,gock->ngcl", taps, w.reshape(4, 2, 3, 3)).reshape(2, 12, 10)

@@ -113,8 +113,8 @@ def test_the_copy_has_borders_and_channels_last():
     assert [int(r.src[0].arg) for r in found.order] == [3, 3, 8]
     assert [int(r.src[0].arg) for r in other.axes] == [8, 9, 9, 2]
     made = arrange.on_copy(kernel, found)
-    assert made.size == 2 * 9 * 9 * 8
-    loads = [n for n in made.rest.toposort() if n.op is Ops.INDEX]
+    assert made.memory.arg.size == 2 * 9 * 9 * 8
+    loads = [n for n in made.rest.ast.toposort() if n.op is Ops.INDEX]
     assert all(len(n.src) == 2 for n in loads)  # no condition is left
 
 

@@ -1,4 +1,4 @@
-"""Axes of sums cut where positions divide them: blocks, and places within blocks, get loops.
+"""Axes cut where positions divide them: blocks, and places within blocks, get loops.
 
 before  sum(k, x[k] * scale[k // 32])             max(k, x[row(k // 48), k % 48])
 after   sum(b, i, x[b*32 + i] * scale[b])         max(r, i, x[row(r), i])
@@ -10,7 +10,7 @@ import itertools
 from typing import Final
 
 from torpor.base.target import LINE, WORD
-from torpor.ir.ops import AxisType, Ops
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.ranges import Changes, closed_by, kind_of, number_of, replace_ranges, size_of
 
@@ -19,14 +19,21 @@ ROW: Final = LINE // WORD  # places of a row from which it gets a loop: a line o
 
 
 def cut_axes(ast: UOp) -> UOp:
-    """The same kernel with every axis of a summed product, every axis of groups of results, and
-    every reduced axis of long enough rows cut into the digits that its positions take apart. Their
-    numbers leave room: they are not yet renumbered.
+    """The same kernel with axes cut into the digits that their positions take apart: those that a
+    product is summed over, those of which a factor of one knows only the block (so groups of
+    channels share what they read of a convolution's results), and others with long enough rows.
+    Their numbers leave room: they are not yet renumbered.
     """
-    found = {one: units_of(ast, one) for one in reduced_axes(ast)}
-    found = {one: units for one, units in found.items() if units and units[0] >= ROW}
-    found |= {one: units_of(ast, one) for one in (*summed_products(ast), *grouped_axes(ast))}
-    if not any(found.values()):
+    sums = [n for n in ast.toposort() if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
+    summed = {one for n in sums for one in closed_by(n)}
+    factors = [factor for n in sums for factor in n.src[0].src]
+    found: dict[UOp, tuple[int, ...]] = {}
+    for one in ast.ranges():
+        units = units_of(ast, one)
+        shared = one in summed or any(is_by_blocks(factor, one) for factor in factors)
+        if units and (shared or units[0] >= ROW):
+            found[one] = units
+    if not found:
         return ast
     changes: Changes = {}
     for one in ast.ranges():
@@ -40,30 +47,9 @@ def cut_axes(ast: UOp) -> UOp:
     return replace_ranges(ast, changes).simplify()
 
 
-def reduced_axes(ast: UOp) -> list[UOp]:
-    """What a kernel sums over, or takes the largest of."""
-    return [r for r in ast.ranges() if kind_of(r) is AxisType.REDUCE]
-
-
-def summed_products(ast: UOp) -> list[UOp]:
-    """The reduce axes of sums of products."""
-    sums = [n for n in ast.toposort() if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
-    return [r for n in sums for r in closed_by(n) if kind_of(r) is AxisType.REDUCE]
-
-
-def grouped_axes(ast: UOp) -> list[UOp]:
-    """The output axes of which a factor of a summed product knows only the block: so groups of
-    channels share what they read of a convolution's results.
-    """
-    sums = [n.src[0] for n in ast.toposort() if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
-    outputs = [r for r in ast.ranges() if kind_of(r) is AxisType.GLOBAL]
-    return [r for r in outputs if any(is_by_blocks(f, r) for value in sums for f in value.src)]
-
-
 def is_by_blocks(value: UOp, one: UOp) -> bool:
     """Whether a value depends on an axis, and only on what block of it there is."""
-    nodes = value.toposort()
-    users = [n for n in nodes if one in n.src]
+    users = [n for n in value.toposort() if one in n.src]
     return bool(users) and all(n.op is Ops.IDIV and divisors(n, one) for n in users)
 
 

@@ -12,6 +12,7 @@ from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.kernel.opts.digits import cut_axes
+from torpor.kernel.opts.fission import fission_loops
 from torpor.kernel.ranges import (
     Loops,
     closed_by,
@@ -124,7 +125,7 @@ def _kept(ast: UOp, strict: int) -> UOp:
 
 def normal_form(ast: UOp) -> UOp:
     """What `normalise` does."""
-    ast = only_stored(drop_single(joined(ast)))
+    ast = only_stored(fission_loops(drop_single(joined(ast))))
     ast = cut_axes(order_outputs(ast))
     ast = merge_axes(ast)
     return renumber(ast)

@@ -99,8 +99,8 @@ def in_rows(kernel: Kernel, value: UOp) -> Copied:
 
 def time_with(kernel: Kernel, made: Parted) -> float:
     """Seconds on the copy, with those that copying takes."""
-    copying = copy_seconds(made.size, made.dtype.itemsize, kernel.target)
-    return least_seconds(Kernel(made.rest, kernel.target)) + copying
+    copying = copy_seconds(made.memory.arg.size, made.memory.dtype.itemsize, kernel.target)
+    return least_seconds(Kernel(made.rest.ast, kernel.target)) + copying
 
 
 def with_zeros(kernel: Kernel) -> list[tuple[Kernel, Copied]]:

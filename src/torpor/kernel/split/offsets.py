@@ -38,7 +38,7 @@ def in_offsets(ast: UOp, target: Target) -> Parted | None:
     if target.fragment(("int8", "int8")) and tile_matrices(kernel.copy()):
         return None
     made = with_offset(kernel, found)
-    opts = choose(Kernel(made.rest, target)) if made is not None else []
+    opts = choose(Kernel(made.rest.ast, target)) if made is not None else []
     return made if any(opt.op is OptOps.DOT and opt.arg == WORD for opt in opts) else None
 
 

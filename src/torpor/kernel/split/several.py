@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
@@ -19,26 +19,24 @@ from torpor.rules.rebuild import with_slots
 MEMORY: Final = -1  # stands for the parameter that the first of two kernels stores
 
 
-class Parted(NamedTuple):
-    """Two kernels in the place of one: the first stores `size` elements (its parameter 0), which
-    the rest reads (its last parameter); which of the whole kernel's parameters are the others of
-    each, in order; and why there are two.
-    """
-
-    first: UOp
-    rest: UOp
-    size: int
-    dtype: DType
-    read: tuple[int, ...]
-    kept: tuple[int, ...]
-    reason: str
-
-
 class Piece(NamedTuple):
-    """A kernel that writes a part, and which of the whole kernel's parameters are its own."""
+    """A kernel that does a part, and which of the whole kernel's parameters are its own; MEMORY is
+    what lies between two.
+    """
 
     ast: UOp
     slots: tuple[int, ...]
+
+
+class Parted(NamedTuple):
+    """Two kernels in the place of one: the first stores memory (its parameter 0), which the rest
+    reads (its last parameter), and why there are two.
+    """
+
+    first: Piece
+    rest: Piece
+    memory: UOp
+    reason: str
 
 
 def stored_apart(value: UOp, axes: Sequence[UOp], places: Sequence[UOp] = ()) -> tuple[UOp, UOp]:
@@ -54,11 +52,9 @@ def stored_apart(value: UOp, axes: Sequence[UOp], places: Sequence[UOp] = ()) ->
 
 def parted(first: UOp, rest: UOp, reason: str) -> Parted:
     """Two kernels, of which the first stores the memory between them and the other reads it."""
-    memory, read, kept = first.src[0].src[0].src[0], slots_of(first), slots_of(rest)
-    return Parted(
-        renumbered(first, (MEMORY, *read)), renumbered(rest, (*kept, MEMORY)),
-        memory.arg.size, memory.dtype, read, kept, reason,
-    )  # fmt: skip
+    memory = first.src[0].src[0].src[0]
+    before, after = (MEMORY, *slots_of(first)), (*slots_of(rest), MEMORY)
+    return Parted(piece_of(first, before), piece_of(rest, after), memory, reason)
 
 
 def slots_of(root: UOp) -> tuple[int, ...]:
@@ -66,9 +62,9 @@ def slots_of(root: UOp) -> tuple[int, ...]:
     return tuple(sorted({n.arg.slot for n in root.toposort() if n.op is Ops.PARAM} - {MEMORY}))
 
 
-def renumbered(root: UOp, slots: tuple[int, ...]) -> UOp:
+def piece_of(root: UOp, slots: tuple[int, ...]) -> Piece:
     """The kernel with its parameters and axes numbered anew, those in the order of `slots`."""
-    return renumber(with_slots(root, slots))
+    return Piece(renumber(with_slots(root, slots)), slots)
 
 
 def part_of(ast: UOp, one: UOp, start: int, stop: int) -> UOp:
@@ -79,5 +75,4 @@ def part_of(ast: UOp, one: UOp, start: int, stop: int) -> UOp:
 
 def own_parameters(ast: UOp) -> Piece:
     """A part of a kernel without the parameters that only other parts read."""
-    slots = slots_of(ast)
-    return Piece(renumbered(ast, slots), slots)
+    return piece_of(ast, slots_of(ast))

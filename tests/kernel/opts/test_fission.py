@@ -10,7 +10,8 @@ from torpor.base.errors import ContractError
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.fission import fission_loops
+from torpor.kernel.opts.fission import fission_loops
+from torpor.kernel.opts.normalise import normalise
 from torpor.kernel.passes.linearise import linearise
 from torpor.kernel.ranges import closed_by
 
@@ -69,6 +70,23 @@ def test_what_runs_in_a_loop_moves_along():
     parted = fission_loops(kernel(here - outside))
     assert len(loops(parted)) == 6 == len({r.arg[0] for r in loops(parted)})
     assert [n.op for n in linearise(parted)].count(Ops.END) == 6
+
+
+def test_loops_are_apart_before_opts_are_chosen():
+    alone = normalise(kernel(HERE / OUTSIDE))
+    assert len(loops(alone)) == 4 == len({r.arg[0] for r in loops(alone)})
+
+
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_a_reduction_inside_a_store_on_the_way_moves_with_it(device: str) -> None:
+    """The sum over 17 rows runs in the loop over 7 of another sum, and in that of its own store."""
+    x = np.arange(17 * 5 * 7, dtype=np.float64).reshape(17, 5, 7) % 11
+    tensor = Tensor(x, device=device)
+    rows = tensor.sum(0)
+    whole = (tensor - rows).sum((0, 2))
+    Tensor.realize(whole, rows)
+    np.testing.assert_array_equal(rows.numpy(), x.sum(0))
+    np.testing.assert_array_equal(whole.numpy(), (x - x.sum(0)).sum((0, 2)))
 
 
 def windows(x: np.ndarray, size, stride, padding, ceil: bool, padded_counts: bool) -> np.ndarray:
