@@ -49,6 +49,10 @@ class Language(Renderer):
         """The function's head, up to its opening brace; `shape`: the work items of a group."""
         raise NotImplementedError
 
+    def expression(self, node: UOp, operands: tuple[str, ...]) -> str:
+        """The text of an ALU node from its operands' texts."""
+        raise NotImplementedError
+
     def arguments(self, takes: Signature) -> list[str]:
         """The function's parameters: memory, variables, and the error word if it has checks."""
         memory = ((self.memory_type(p.dtype) if p else "void", n) for n, p in takes.parameters)
@@ -234,6 +238,10 @@ class Language(Renderer):
         if node.arg not in self.groups:
             raise ContractError(f"{self.target.name} has no {node.arg}")
         return self.groups[node.arg]
+
+    def position(self, dtype: DType, text: str) -> str:
+        """The number of an element in memory, from an integer of some format."""
+        return text
 
     def read(self, dtype: DType, place: UOp, memory: str, index: str) -> str:
         """Element `index`, or the vector that starts there; `place` is the INDEX."""

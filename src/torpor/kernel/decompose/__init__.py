@@ -23,7 +23,6 @@ from torpor.kernel.decompose.functions import (
     REMAINDER_RULES,
     WIDE_REMAINDER_RULES,
 )
-from torpor.kernel.decompose.integers import in_words
 from torpor.kernel.decompose.small_floats import small_float_rules
 
 _BRANCHING = ("cpu",)  # targets that ask once whether a condition holds in some lane of a vector
@@ -48,4 +47,4 @@ def rules_for(target: Target) -> PatternMatcher:
     return rules
 
 
-__all__ = ["in_words", "rules_for"]
+__all__ = ["rules_for"]
