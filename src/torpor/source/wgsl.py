@@ -11,7 +11,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.source.cstyle_language import EXTREMA, bare, call
 from torpor.source.cstyle_vectors import GROUPS, VectorRenderer
-from torpor.source.linear import Signature, power_of_two, signature, stays_in_range
+from torpor.source.linear import Signature, signature, stays_in_range
 from torpor.source.wgsl_integers import FUNCTIONS, PAIR, function, is_wide, kind, needs
 
 _SPECIAL = {"INFINITY": "0x7f800000u", "NAN": "0x7fc00000u"}
@@ -137,11 +137,6 @@ class WGSLRenderer(VectorRenderer):
         left, right = operands
         if op in (Ops.CMPEQ, Ops.CMPNE):
             return f"all({left}=={right})" if op is Ops.CMPEQ else f"any({left}!={right})"
-        shift = power_of_two(node.src[1])
-        if op is Ops.MOD and shift is not None:
-            return f"({left}&{self.number(node.dtype, (1 << shift) - 1)})"
-        if op is Ops.IDIV and shift is not None:
-            return self.called(f"shift_right_{kind(node.dtype)}", left, f"{shift}u")
         if op in (Ops.SHL, Ops.SHR):
             right = self.shift_count(node.src[1].dtype, right)
         part = {Ops.IDIV: ".xy", Ops.MOD: ".zw"}.get(op, "")
@@ -228,18 +223,6 @@ class WGSLRenderer(VectorRenderer):
             f"  return select(b, a, a {sign} b || a != a);\n}}"
         ))  # fmt: skip
 
-    def floor_division(self, quotient: bool, dtype: DType, operands: tuple[str, ...]) -> str:
-        """A // b = q - (r != 0 and r ^ b < 0), a % b = r + b where so; in WGSL the least // -1
-        is the least, and its remainder 0.
-        """
-        name = f"floor_{'divide' if quotient else 'modulo'}_i32"
-        below = "rest != 0 && (rest < 0) != (b < 0)"
-        result = f"a / b - select(0, 1, {below})" if quotient else f"rest + select(0, b, {below})"
-        return self.helper(name, operands, (
-            f"fn {name}(a: i32, b: i32) -> i32 {{\n"
-            f"  let rest = a % b;\n  return {result};\n}}"
-        ))  # fmt: skip
-
     def declare(self, dtype: DType, name: str, text: str, mutable: bool = False) -> str:
         return f"{'var' if mutable else 'let'} {name}: {self.type(dtype)} = {bare(text)};"
 
@@ -309,7 +292,7 @@ def leaves(node: UOp) -> bool:
         return source.dtype.is_int and not fits
     if op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.SHL):
         return not stays_in_range(node)
-    return op in (Ops.IDIV, Ops.BITCAST)
+    return op is Ops.BITCAST
 
 
 def _part(dtype: DType, index: str) -> tuple[str, str]:

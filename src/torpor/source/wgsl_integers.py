@@ -96,20 +96,6 @@ fn divide_u64(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
   return vec4<u32>(quotient, rest);
 }
 
-fn divide_i64(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
-  let zero = vec2<u32>();
-  let size = magnitude_i64(b);
-  let found = divide_u64(magnitude_i64(a), size);
-  let differ = i32(a.y ^ b.y) < 0;
-  let uneven = differ && any(found.zw != zero);
-  let quotient = add_64(found.xy, vec2<u32>(u32(uneven), 0u));
-  let rest = select(found.zw, subtract_64(size, found.zw), uneven);
-  return vec4<u32>(
-    select(quotient, subtract_64(zero, quotient), differ),
-    select(rest, subtract_64(zero, rest), i32(b.y) < 0),
-  );
-}
-
 fn i64_of_i32(x: i32) -> vec2<u32> {
   return vec2<u32>(u32(x), u32(x >> 31u));
 }
@@ -143,7 +129,7 @@ _WORD: Final = re.compile(r"\w+")
 _NAMES: Final = {
     Ops.ADD: "add_64", Ops.SUB: "subtract_64", Ops.MUL: "multiply_64", Ops.SHL: "shift_left_64",
     Ops.SHR: "shift_right_{}", Ops.CMPLT: "less_{}", Ops.MAX: "maximum_{}",
-    Ops.MIN: "minimum_{}", Ops.IDIV: "divide_{}", Ops.MOD: "divide_{}",
+    Ops.MIN: "minimum_{}", Ops.IDIV: "divide_u64", Ops.MOD: "divide_u64",
 }  # fmt: skip
 
 

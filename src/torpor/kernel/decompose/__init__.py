@@ -16,6 +16,7 @@ from torpor.kernel.decompose.conversions import (
     SATURATION_RULES,
     SHIFT_RULES,
 )
+from torpor.kernel.decompose.division import DIVISION_RULES
 from torpor.kernel.decompose.dots import dot_rules
 from torpor.kernel.decompose.functions import (
     BRANCH_RULES,
@@ -26,6 +27,7 @@ from torpor.kernel.decompose.functions import (
 from torpor.kernel.decompose.small_floats import small_float_rules
 
 _BRANCHING = ("cpu",)  # targets that ask once whether a condition holds in some lane of a vector
+_FLOORING = ("python",)  # targets whose division of integers rounds down
 _SATURATING = ("cpu", "python")  # targets whose conversion of floats to integers saturates
 
 
@@ -36,6 +38,7 @@ def rules_for(target: Target) -> PatternMatcher:
     native = tuple(d for d in small if d.name in target.converts)
     rules = small_float_rules(small, native) if small else PatternMatcher([])
     rules = rules + BRANCH_RULES if target.name in _BRANCHING else rules
+    rules = rules + DIVISION_RULES if target.name not in _FLOORING else rules
     rules = rules + dot_rules(target) + FUNCTION_RULES + SHIFT_RULES + BOOL_RULES
     if "float64" not in target.missing:
         rules += WIDE_REMAINDER_RULES

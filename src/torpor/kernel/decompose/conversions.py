@@ -109,11 +109,9 @@ def widened(x: UOp) -> UOp:
 
 def covers(mask: UOp, x: UOp) -> bool:
     """Whether x & mask = x: a constant 2**k - 1 that x is not beyond."""
-    most, greatest = mask.vmax, x.vmax
-    if x.op is Ops.SHR and x.src[1].vmin == x.src[1].vmax:
-        greatest = x.src[0].vmax >> x.src[1].vmin
+    most = mask.vmax
     whole = mask.vmin == most and most & (most + 1) == 0
-    return bool(whole and x.vmin >= 0 and greatest <= most)
+    return bool(whole and x.vmin >= 0 and x.vmax <= most)
 
 
 _NUMBERS: Final = (*_INTEGERS, *_WIDE_FLOATS)
