@@ -402,9 +402,7 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.OR: Row(2, _SYMMETRIC, "bitwise or", lambda a, b: a | b, _or_bounds),
     Ops.XOR: Row(2, _SYMMETRIC, "bitwise exclusive or", lambda a, b: a ^ b),
     Ops.SHL: Row(2, _ALU, "a * 2**b; 0 from a count of the width on", _shift_left),
-    Ops.SHR: Row(
-        2, _ALU, "a // 2**b; counts beyond the width count as it", _shift_right, _shr_bounds
-    ),
+    Ops.SHR: Row(2, _ALU, "a // 2**b; counts end at the width", _shift_right, _shr_bounds),
     Ops.CMPLT: Row(2, _ORDER, "whether a < b", lambda a, b: a < b, _lt_bounds),
     Ops.CMPNE: Row(2, _EQUALITY, "whether a != b", lambda a, b: a != b, _ne_bounds),
     Ops.CMPEQ: Row(2, _EQUALITY, "whether a == b", lambda a, b: a == b, _eq_bounds),
@@ -478,6 +476,7 @@ UNARY: Final = frozenset(op for op in ALU if ROWS[op].arity == 1)
 BINARY: Final = frozenset(op for op in ALU if ROWS[op].arity == 2)
 STREAMED: Final = "streamed"  # arg of a STORE
 RARE: Final = "rare"  # arg of a WHERE whose condition seldom holds
+INSIDE: Final = "inside"  # arg of a CAST of floats that are within the bounds of the integer
 # Functions that a target may lack and that `kernel/decompose` then writes out.
 TRANSCENDENTAL: Final = frozenset({
     Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.POW,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from torpor.base import settings
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import DType
 from torpor.base.errors import ContractError
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -156,14 +156,8 @@ def _shift(body: Body, node: UOp, operands: Operands) -> str:
 
 
 # --- conversion -----------------------------------------------------------------------------------
-def splat(dtype: DType, value: int) -> str:
-    """The whole number in every lane."""
-    text = number_text(dtype, value)
-    return text if dtype.count == 1 else f"splat ({type_of(dtype.scalar())} {text})"
-
-
 def convert(body: Body, value: str, source: DType, result: DType) -> str:
-    """`value` of format `source` as `result`: float to integer truncates, saturates, NaN is 0."""
+    """`value` of format `source` as `result`; floats that become integers are in range."""
     if source is result:
         return value
     old, new = type_of(source), type_of(result)
@@ -171,13 +165,8 @@ def convert(body: Body, value: str, source: DType, result: DType) -> str:
         zero = "zeroinitializer" if source.count > 1 else number_text(source, 0)
         test = "fcmp une" if source.is_float else "icmp ne"
         return body.value("cast", f"{test} {old} {value}, {zero}")
-    if source.is_float and not result.is_float:
-        if result.count > 1 and fits_words(source, result):
-            return saturated(body, value, source, result)
-        name = "llvm.fptosi.sat" if result.kind == "int" else "llvm.fptoui.sat"
-        call = body.call(f"{name}.{mangled(result)}.{mangled(source)}", new, (old, value))
-        return body.value("cast", call)
-    if source.is_float and source.bits == result.bits:  # half and bfloat meet in float
+    both = source.is_float and result.is_float
+    if both and source.bits == result.bits:  # half and bfloat meet in float
         middle = old.replace("bfloat", "float").replace("half", "float")
         wide = body.value("cast", f"fpext {old} {value} to {middle}")
         return body.value("cast", f"fptrunc {middle} {wide} to {new}")
@@ -187,46 +176,14 @@ def convert(body: Body, value: str, source: DType, result: DType) -> str:
     return body.value("cast", f"{instruction} {old} {value} to {new}")
 
 
-def fits_words(source: DType, result: DType) -> bool:
-    """Whether int32 has all numbers of an integer format, and vectors of the floats are usual."""
-    limits = dtypes.int32
-    inside = limits.min <= result.scalar().min and result.scalar().max <= limits.max
-    return inside and source.scalar() in (dtypes.float32, dtypes.float64)
-
-
-def saturated(body: Body, value: str, source: DType, result: DType) -> str:
-    """trunc(min(max(x, least), most)), 0 at NaN, for vectors of floats and integers that int32 has:
-    LLVM's own conversion takes such vectors apart. (Where float32 has no `most`, what is beyond is
-    chosen after.)
-    """
-    old, least, most = type_of(source), int(result.scalar().min), int(result.scalar().max)
-    tests = type_of(dtypes.bool.vec(source.count))
-    single = source.scalar() is dtypes.float32
-    below = min(most, LARGEST_SINGLE) if single else most
-    ordered = body.value("cast", f"fcmp ord {old} {value}, {value}")
-    x = body.value("cast", f"select {tests} {ordered}, {old} {value}, {old} zeroinitializer")
-    kept = x
-    for test, bound in (("ogt", least), ("olt", below)):
-        number = splat(source, bound)
-        inside = body.value("cast", f"fcmp {test} {old} {kept}, {number}")
-        kept = body.value("cast", f"select {tests} {inside}, {old} {kept}, {old} {number}")
-    wide = dtypes.int32.vec(source.count)
-    made = body.value("cast", f"fptosi {old} {kept} to {type_of(wide)}")
-    if below < most:
-        beyond = body.value("cast", f"fcmp ogt {old} {x}, {splat(source, below)}")
-        full = f"{type_of(wide)} {splat(wide, most)}"
-        made = body.value("cast", f"select {tests} {beyond}, {full}, {type_of(wide)} {made}")
-    if result.bits == wide.bits:
-        return made
-    return body.value("cast", f"trunc {type_of(wide)} {made} to {type_of(result)}")
-
-
 def _conversion(source: DType, result: DType) -> str:
     signed = source.kind == "int"
     if result.is_float:
         if source.is_float:
             return "fpext" if result.bits > source.bits else "fptrunc"
         return "sitofp" if signed else "uitofp"
+    if source.is_float:
+        return "fptosi" if result.kind == "int" else "fptoui"
     if source.kind == "bool":
         return "zext"
     if source.bits == result.bits:

@@ -27,8 +27,6 @@ from torpor.kernel.decompose.functions import (
 from torpor.kernel.decompose.small_floats import small_float_rules
 
 _BRANCHING = ("cpu",)  # targets that ask once whether a condition holds in some lane of a vector
-_FLOORING = ("python",)  # targets whose division of integers rounds down
-_SATURATING = ("cpu", "python")  # targets whose conversion of floats to integers saturates
 
 
 @cache
@@ -38,15 +36,14 @@ def rules_for(target: Target) -> PatternMatcher:
     native = tuple(d for d in small if d.name in target.converts)
     rules = small_float_rules(small, native) if small else PatternMatcher([])
     rules = rules + BRANCH_RULES if target.name in _BRANCHING else rules
-    rules = rules + DIVISION_RULES if target.name not in _FLOORING else rules
     rules = rules + dot_rules(target) + FUNCTION_RULES + SHIFT_RULES + BOOL_RULES
     if "float64" not in target.missing:
         rules += WIDE_REMAINDER_RULES
     rules += REMAINDER_RULES
     if target.threads and target.vector_alu:
         rules += BITS_RULES
-    if target.name not in _SATURATING:
-        rules += SATURATION_RULES
+    if target.name != "python":  # whose arithmetic is the IR's
+        rules += DIVISION_RULES + SATURATION_RULES
     return rules
 
 
