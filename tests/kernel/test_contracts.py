@@ -25,7 +25,7 @@ X = UOp(Ops.LOAD, F, (UOp(Ops.INDEX, F, (MEMORY[1], AXIS)),))
 LOCAL = UOp(Ops.DEFINE_LOCAL, F, (), ParamArg(0, 8))
 PAIR = F.vec(2)
 GROUP = UOp.range(4, 2, AxisType.GROUP)
-CPU, CUDA, OPENCL, WGSL = (get_target(name) for name in ("cpu", "cuda", "opencl", "wgsl"))
+CPU, CUDA, OPENCL = (get_target(name) for name in ("cpu", "cuda", "opencl"))
 
 
 def kernel(value, *ranges):
@@ -108,8 +108,6 @@ LISTS = [
     (contracts.LINEAR, [UOp(Ops.LOAD, F, (MEMORY[0],))], "INDEX or a register"),
     (contracts.LINEAR, [UOp(Ops.SIN, F, (X,))], "not there at this"),
     (contracts.LINEAR, [kernel(X)], "no clause is about"),
-    (contracts.narrowed(WGSL), [X.cast(dtypes.int64)], "Only memory has"),
-    (contracts.narrowed(WGSL), [X.cast(dtypes.float16)], "Only memory has"),
 ]
 
 

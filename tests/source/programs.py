@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from torpor.base.dtypes import DType, dtypes
-from torpor.ir import AxisType, Ops, ParamArg, UOp
+from torpor.ir import AxisType, Ops, ParamArg, UOp, graph_rewrite
+from torpor.kernel.decompose.division import DIVISION_RULES
 
 SIZE = 48  # elements of most buffers: a multiple of every vector used here
 
@@ -119,10 +120,11 @@ def integer_arithmetic(count: int, dtype: str) -> Case:
     shifts = (np.arange(SIZE) % np.iinfo(dtype).bits).astype(dtype)
 
     def values(x: UOp, y: UOp, n: UOp) -> list[UOp]:
-        return [
+        results = [
             x + y, x - y, x * y, x // y, x % y, x // 4, x % 8, x // 7, x % 7, x & y, x | y, x ^ y,
             x << n, x >> n, x.maximum(y), x.minimum(y), x < y, x.eq(y), x.ne(y), ~x, x // -1 % 5,
         ]  # fmt: skip
+        return [graph_rewrite(result, DIVISION_RULES) for result in results]
 
     with np.errstate(all="ignore"):
         seven, minus = np.array(7, dtype), np.array(-1).astype(dtype)

@@ -82,3 +82,12 @@ def test_loops_must_nest():
 def test_unknown_targets_are_named():
     with pytest.raises(DeviceError, match="python"):
         render([], "python", "f")
+
+
+@pytest.mark.parametrize("op", [programs.Ops.IDIV, programs.Ops.MOD])
+def test_what_may_be_below_zero_is_not_divided(op):
+    below = UOp(programs.Ops.VARIABLE, dtypes.int32, (), ("z", -1, 50))
+    assert prepare([X.alu(op, Y)])
+    for node in (below.alu(op, Y), X.alu(op, below)):
+        with pytest.raises(ContractError, match="below 0"):
+            prepare([node])

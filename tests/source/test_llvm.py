@@ -9,7 +9,9 @@ from tests.source import golden, programs, run
 from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
-from torpor.ir import Ops, UOp
+from torpor.base.target import get_target
+from torpor.ir import Ops, UOp, graph_rewrite
+from torpor.kernel.decompose import rules_for
 from torpor.source import render
 
 CASES = [c for c in programs.all_cases() if "cpu" not in c.unlike]
@@ -49,9 +51,8 @@ def saturated(count: int, result: str, source: str = "float32") -> None:
     whole = [0 if v != v else int(min(max(np.trunc(float(v)), limits.min), limits.max)) for v in a]
     expected = np.array(whole, object).astype(result)
     name = f"saturate_{source}_{result}_{count}"
-    linear = programs.lanewise(
-        name, [a], count, lambda x: [x.cast(dtypes.from_numpy(result).vec(count))]
-    )
+    rules, kind = rules_for(get_target("cpu")), dtypes.from_numpy(result).vec(count)
+    linear = programs.lanewise(name, [a], count, lambda x: [graph_rewrite(x.cast(kind), rules)])
     run.run_llvm(programs.Case(name, linear, [a], [expected]))
 
 

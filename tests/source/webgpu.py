@@ -41,8 +41,9 @@ def run(text, name, linear, arrays, variables=(), groups=1):
     used = {n for n, p in takes.parameters if p is not None}
     buffers = [opened.create_buffer_with_data(data=padded(a), usage=storage) for a in arrays]
     entries = {n: b for n, b in enumerate(buffers) if n in used}
-    for number, value in enumerate(variables, len(takes.parameters)):
-        data = (value & 0xFFFFFFFF).to_bytes(4, "little")
+    given = zip(takes.variables, variables, strict=True)
+    for number, (variable, value) in enumerate(given, len(takes.parameters)):
+        data = np.array(value).astype(variable.dtype.numpy).tobytes()
         entries[number] = opened.create_buffer_with_data(data=data, usage=uniform)
     error = opened.create_buffer_with_data(data=bytes(4), usage=storage)
     if takes.checks:

@@ -175,18 +175,7 @@ _TARGETS: Final[dict[str, Target]] = {
         grid=(65535, 65535, 65535),
         local_bytes=16384,
         parameters=8,
-        missing=_SMALL_FLOATS
-        | frozenset(
-            {
-                "float64",
-                "int64",
-                "uint64",
-                "int8",
-                "uint8",
-                "int16",
-                "uint16",
-            }
-        ),
+        missing=_SMALL_FLOATS | {"float64"},
     ),
 }
 

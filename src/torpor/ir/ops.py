@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from operator import add
 from typing import Any, Final
 
 from torpor.base.dtypes import DType, dtypes
@@ -172,6 +173,13 @@ def _corners(function: Callable[[Any, Any], Any]) -> Callable[[Bounds, Bounds], 
     return bounds
 
 
+def _ends(function: Callable[[Any, Any], Any]) -> Callable[[Bounds, Bounds], Bounds]:
+    def bounds(a: Bounds, b: Bounds) -> Bounds:
+        return function(a[0], b[0]), function(a[1], b[1])
+
+    return bounds
+
+
 def _times(a: int | float, b: int | float) -> int | float:
     return 0 if a == 0 or b == 0 else a * b  # 0 * infinity is 0: infinity stands for "unbounded"
 
@@ -219,9 +227,17 @@ def _eq_bounds(a: Bounds, b: Bounds) -> Bounds:
 
 
 def _and_bounds(a: Bounds, b: Bounds) -> Bounds:
-    if a[0] >= 0 and b[0] >= 0:
-        return (min(a[0], b[0]) if max(a[1], b[1]) <= 1 else 0), min(a[1], b[1])
-    return -math.inf, math.inf
+    least = min(a[0], b[0])
+    if least >= 0 and max(a[1], b[1]) <= 1:
+        return least, min(a[1], b[1])
+    most = [high for low, high in (a, b) if low >= 0]
+    return (0, min(most)) if most else (-math.inf, math.inf)
+
+
+def _shr_bounds(a: Bounds, b: Bounds) -> Bounds:
+    if b[0] < 0:
+        return -math.inf, math.inf
+    return _corners(_floor_divide)(a, (1 << int(min(b[0], 64)), 1 << int(min(b[1], 64))))
 
 
 def _or_bounds(a: Bounds, b: Bounds) -> Bounds:
@@ -363,13 +379,7 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.FLOOR: Row(1, _ALU, "greatest integer not above it"),
     Ops.TRUNC: Row(1, _ALU, "rounded toward zero"),
     Ops.RINT: Row(1, _ALU, "rounded to nearest, ties to even"),
-    Ops.ADD: Row(
-        2,
-        _SYMMETRIC,
-        "sum; or on bool",
-        lambda a, b: a + b,
-        lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    ),
+    Ops.ADD: Row(2, _SYMMETRIC, "sum; or on bool", lambda a, b: a + b, _ends(add)),
     Ops.SUB: Row(
         2, _ALU, "difference", lambda a, b: a - b, lambda a, b: (a[0] - b[1], a[1] - b[0])
     ),
@@ -386,25 +396,13 @@ ROWS: Final[dict[Ops, Row]] = {
         _mod_bounds,
     ),
     Ops.POW: Row(2, _ALU, "power of floats"),
-    Ops.MAX: Row(
-        2,
-        _SYMMETRIC,
-        "the greater; NaN if either is NaN",
-        _maximum,
-        lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-    ),
-    Ops.MIN: Row(
-        2,
-        _SYMMETRIC,
-        "the lesser; NaN if either is NaN",
-        _minimum,
-        lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    ),
+    Ops.MAX: Row(2, _SYMMETRIC, "the greater; NaN if either is NaN", _maximum, _ends(max)),
+    Ops.MIN: Row(2, _SYMMETRIC, "the lesser; NaN if either is NaN", _minimum, _ends(min)),
     Ops.AND: Row(2, _SYMMETRIC, "bitwise and", lambda a, b: a & b, _and_bounds),
     Ops.OR: Row(2, _SYMMETRIC, "bitwise or", lambda a, b: a | b, _or_bounds),
     Ops.XOR: Row(2, _SYMMETRIC, "bitwise exclusive or", lambda a, b: a ^ b),
     Ops.SHL: Row(2, _ALU, "a * 2**b; 0 from a count of the width on", _shift_left),
-    Ops.SHR: Row(2, _ALU, "a // 2**b; counts beyond the width count as it", _shift_right),
+    Ops.SHR: Row(2, _ALU, "a // 2**b; counts end at the width", _shift_right, _shr_bounds),
     Ops.CMPLT: Row(2, _ORDER, "whether a < b", lambda a, b: a < b, _lt_bounds),
     Ops.CMPNE: Row(2, _EQUALITY, "whether a != b", lambda a, b: a != b, _ne_bounds),
     Ops.CMPEQ: Row(2, _EQUALITY, "whether a == b", lambda a, b: a == b, _eq_bounds),
@@ -478,6 +476,7 @@ UNARY: Final = frozenset(op for op in ALU if ROWS[op].arity == 1)
 BINARY: Final = frozenset(op for op in ALU if ROWS[op].arity == 2)
 STREAMED: Final = "streamed"  # arg of a STORE
 RARE: Final = "rare"  # arg of a WHERE whose condition seldom holds
+INSIDE: Final = "inside"  # arg of a CAST of floats that are within the bounds of the integer
 # Functions that a target may lack and that `kernel/decompose` then writes out.
 TRANSCENDENTAL: Final = frozenset({
     Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.POW,

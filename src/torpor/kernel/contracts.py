@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from torpor.base.dtypes import SCALARS, SMALL_FLOATS, dtypes
+from torpor.base.dtypes import SMALL_FLOATS, dtypes
 from torpor.base.target import Fragment, Target
 from torpor.ir.contract import Clause, Contract, always, never
 from torpor.ir.ops import ALU, COMPARE, GRAPH, TRANSCENDENTAL, AxisType, Ops
@@ -106,12 +106,6 @@ def has_kind(node: UOp) -> bool:
     return (
         isinstance(number, int) and isinstance(kind, AxisType) and node.src[0].dtype is node.dtype
     )
-
-
-def packs_integer(node: UOp) -> bool:
-    """Only memory has the format: what is stored there is a 32-bit integer cast to it."""
-    small = node.dtype.kind == "uint" and node.dtype.bits < 32
-    return small and node.src[0].dtype.is_int and node.src[0].dtype.bits == 32
 
 
 def is_scheduled_axis(node: UOp) -> bool:
@@ -278,7 +272,7 @@ def sized(target: Target) -> Contract:
 
 @cache
 def decomposed(target: Target) -> Contract:
-    """Nothing is computed that the target lacks (integers are narrowed on the linear program)."""
+    """Nothing is computed that the target lacks."""
     small = [d for d in SMALL_FLOATS if d.name in target.missing]
     clauses: list[Clause] = [(UPat(TRANSCENDENTAL), never)]
     if small:
@@ -300,17 +294,3 @@ LINEAR: Final = Contract(
         (UPat(TRANSCENDENTAL), never),
     ),
 )
-
-
-@cache
-def narrowed(target: Target) -> Contract:
-    """Nothing is computed in a format that the target lacks."""
-    missing = [d for d in SCALARS if d.name in target.missing]
-    if not missing:
-        return LINEAR
-    soft = [d for d in missing if d.name not in target.converts]
-    return LINEAR.and_also(
-        "narrowed",
-        (UPat(ALU - {Ops.BITCAST, Ops.CAST}, missing), never),
-        *([(UPat(Ops.CAST, soft), packs_integer)] if soft else []),
-    )

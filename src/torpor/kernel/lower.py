@@ -24,12 +24,11 @@ from torpor.kernel.contracts import (
     OPTIMISED,
     WRITTEN_OUT,
     decomposed,
-    narrowed,
     placed,
     sized,
     split,
 )
-from torpor.kernel.decompose import in_words, rules_for
+from torpor.kernel.decompose import rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.fission import fission_loops
@@ -130,14 +129,6 @@ def order(state: Lowering) -> None:
     state.linear = list(with_parameters(linear, state.ast))
 
 
-def narrow(state: Lowering) -> None:
-    """Integers in 32 bits where the target has no others; on the list, where a register of 64 bits
-    is two.
-    """
-    if "int64" in state.target.missing:
-        state.linear = list(in_words(state.linear))
-
-
 PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
     write_out,
     place_items,
@@ -145,7 +136,6 @@ PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
     choose_index_width,
     decompose,
     order,
-    narrow,
 )
 # What each pass leaves behind, which may depend on the target; checked under CHECK.
 CONTRACTS: Final[dict[Callable[[Lowering], None], Contract | Callable[[Target], Contract]]] = {
@@ -155,7 +145,6 @@ CONTRACTS: Final[dict[Callable[[Lowering], None], Contract | Callable[[Target], 
     choose_index_width: sized,
     decompose: decomposed,
     order: LINEAR,
-    narrow: narrowed,
 }
 
 

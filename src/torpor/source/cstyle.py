@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from torpor.ir.uop import UOp
+from torpor.source.cstyle_alu import expression
 from torpor.source.cstyle_function import Function
 from torpor.source.cstyle_language import Language
 from torpor.source.lanes import write_out
@@ -25,6 +26,9 @@ class CStyleRenderer(Language):
     ) -> str:
         fresh = type(self)(self.target)  # helpers belong to one program
         return fresh.write(identifier(name), prepare(linear))
+
+    def expression(self, node: UOp, operands: tuple[str, ...]) -> str:
+        return expression(self, node, operands)
 
     def write(self, name: str, nodes: list[UOp]) -> str:
         """The text of the prepared program."""

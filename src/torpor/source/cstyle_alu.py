@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
 from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
 from torpor.source.cstyle_language import Language
-from torpor.source.linear import constant, power_of_two, stays_in_range
+from torpor.source.linear import constant, stays_in_range
 
 INFIX: Final = {
     Ops.ADD: "+", Ops.SUB: "-", Ops.MUL: "*", Ops.FDIV: "/", Ops.AND: "&", Ops.OR: "|",
     Ops.XOR: "^", Ops.CMPLT: "<", Ops.CMPNE: "!=", Ops.CMPEQ: "==",
+    Ops.IDIV: "/", Ops.MOD: "%",  # of numbers from 0 on: others are written out
 }  # fmt: skip
 BOOL: Final = {
     Ops.ADD: "||", Ops.MUL: "&&", Ops.MAX: "||", Ops.MIN: "&&", Ops.AND: "&&", Ops.OR: "||",
@@ -44,8 +44,6 @@ def expression(language: Language, node: UOp, operands: tuple[str, ...]) -> str:
         return language.function(FUNCTIONS[op], dtype, operands)
     if op in (Ops.MAX, Ops.MIN):
         return language.extremum(op, dtype, operands)
-    if op in (Ops.IDIV, Ops.MOD) and dtype.is_int:
-        return _divide(language, node, operands)
     if op in (Ops.SHL, Ops.SHR):
         return _shift(language, node, operands)
     if op in INFIX:
@@ -79,21 +77,6 @@ def cast(language: Language, node: UOp, operand: str) -> str:
     if result.kind == "bool" and source.kind != "bool":
         return f"({operand}!={language.number(source, 0)})"
     return operand if source is result else language.convert(source, result, operand)
-
-
-def _divide(language: Language, node: UOp, operands: tuple[str, ...]) -> str:
-    """Floor division and its remainder; a shift and a mask where the divisor is 2**k."""
-    dtype, quotient = node.dtype, node.op is Ops.IDIV
-    shift = power_of_two(node.src[1])
-    if shift is not None and quotient:
-        count = language.shift_count(dtypes.int32, str(shift))
-        return f"({operands[0]}>>{count})"
-    if shift is not None:
-        return f"({operands[0]}&{language.number(dtype, (1 << shift) - 1)})"
-    if dtype.kind == "uint" or (node.src[0].vmin >= 0 and node.src[1].vmin > 0):
-        text = f"({operands[0]}{'/' if quotient else '%'}{operands[1]})"
-        return language.narrowed(dtype, text)
-    return language.floor_division(quotient, dtype, operands)
 
 
 def _shift(language: Language, node: UOp, operands: tuple[str, ...]) -> str:

@@ -8,7 +8,6 @@ from typing import Final
 from torpor.base.errors import ContractError
 from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.source.cstyle_alu import expression
 from torpor.source.cstyle_language import Language, bare
 from torpor.source.linear import Signature
 from torpor.source.names import Names, identifier
@@ -69,7 +68,7 @@ class Function:
         if op is Ops.GEP:
             return language.lane(node.src[0].dtype, operands[0], node.arg[0])
         if op in ALU:
-            return expression(language, node, operands)
+            return language.expression(node, operands)
         raise ContractError(f"{language.target.name} has no {op}")
 
     def parameter(self, node: UOp) -> None:
@@ -120,6 +119,9 @@ class Function:
         self.line("}")
 
     # --- memory -----------------------------------------------------------------------------------
+    def position(self, node: UOp) -> str:
+        return self.language.position(node.dtype, self.of(node))
+
     def load(self, node: UOp) -> None:
         place = node.src[0]
         if place.op is Ops.ACC:
@@ -127,7 +129,7 @@ class Function:
             if node in self.placement.named:
                 self.name(node, "val", self.of(place))
             return
-        memory, index = self.of(place.src[0]), self.of(place.src[1])
+        memory, index = self.of(place.src[0]), self.position(place.src[1])
         if len(place.src) > 2:
             condition = self.of(place.src[2])
             text = self.language.guarded_read(node.dtype, place, memory, index, condition)
@@ -140,7 +142,7 @@ class Function:
         if place.op is Ops.ACC:
             self.line(f"{self.of(place)} = {bare(self.of(value))};")
             return
-        memory, index = self.of(place.src[0]), self.of(place.src[1])
+        memory, index = self.of(place.src[0]), self.position(place.src[1])
         text = self.language.assign(value.dtype, place, memory, index, self.of(value))
         if len(place.src) > 2:
             text = f"{self.language.condition(self.of(place.src[2]))} {text} }}"

@@ -49,6 +49,10 @@ class Language(Renderer):
         """The function's head, up to its opening brace; `shape`: the work items of a group."""
         raise NotImplementedError
 
+    def expression(self, node: UOp, operands: tuple[str, ...]) -> str:
+        """The text of an ALU node from its operands' texts."""
+        raise NotImplementedError
+
     def arguments(self, takes: Signature) -> list[str]:
         """The function's parameters: memory, variables, and the error word if it has checks."""
         memory = ((self.memory_type(p.dtype) if p else "void", n) for n, p in takes.parameters)
@@ -190,22 +194,6 @@ class Language(Renderer):
             f"  return {test} ? a : b;\n}}"
         ))  # fmt: skip
 
-    def floor_division(self, quotient: bool, dtype: DType, operands: tuple[str, ...]) -> str:
-        """A // b = q - (r != 0 and r ^ b < 0), a % b = r + b where so; the least // -1 wraps."""
-        kind = self.type(dtype)
-        name = f"floor_{'divide' if quotient else 'modulo'}_{_word(kind)}"
-        signs = "rest != 0 && (rest < 0) != (b < 0)"
-        minus = self.wrapping("-", dtype, ("0", "a")) if quotient else "0"
-        result = f"({kind})(a / b - ({signs}))"
-        if not quotient:
-            result = f"({kind})({signs} ? rest + b : rest)"
-        return self.helper(name, operands, (
-            f"{self.helper_prefix}{kind} {name}({kind} a, {kind} b) {{\n"
-            f"  if (b == -1) return {bare(minus)};\n"
-            f"  {kind} rest = a % b;\n"
-            f"  return {result};\n}}"
-        ))  # fmt: skip
-
     def helper(self, name: str, operands: tuple[str, ...], definition: str) -> str:
         """A call of a function of torpor's own, which is defined once if the program needs it."""
         self.helpers.setdefault(name, definition)
@@ -234,6 +222,10 @@ class Language(Renderer):
         if node.arg not in self.groups:
             raise ContractError(f"{self.target.name} has no {node.arg}")
         return self.groups[node.arg]
+
+    def position(self, dtype: DType, text: str) -> str:
+        """The number of an element in memory, from an integer of some format."""
+        return text
 
     def read(self, dtype: DType, place: UOp, memory: str, index: str) -> str:
         """Element `index`, or the vector that starts there; `place` is the INDEX."""

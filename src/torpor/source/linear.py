@@ -51,7 +51,8 @@ def signature(linear: Sequence[UOp]) -> Signature:
 def prepare(linear: Sequence[UOp]) -> list[UOp]:
     """The program with every operand listed before its first use and dtype index as int32.
 
-    Hand-made lists may leave operands out. A `ContractError` if loops and conditions do not nest.
+    Hand-made lists may leave operands out. A `ContractError` if loops and conditions do not nest,
+    or if integers are divided that may be below 0: machines differ there.
     """
     listed: dict[UOp, None] = {}
     for node in linear:
@@ -63,6 +64,9 @@ def prepare(linear: Sequence[UOp]) -> list[UOp]:
     if any(n.dtype.kind == "index" for n in nodes):
         nodes = _without_index(nodes)
     _check_nesting(nodes)
+    for node in nodes:
+        if node.op in (Ops.IDIV, Ops.MOD) and min(s.vmin for s in node.src) < 0:
+            raise ContractError(f"{node.op} of what may be below 0 is not written out")
     return nodes
 
 
@@ -135,14 +139,6 @@ def constant(node: UOp) -> bool | int | float | None:
     if node.op is Ops.VECTORIZE and all(s is node.src[0] for s in node.src):
         return constant(node.src[0])
     return node.arg if node.op is Ops.CONST else None
-
-
-def power_of_two(node: UOp) -> int | None:
-    """K where the node is the constant 2**k, else None."""
-    value = constant(node)
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        return None
-    return value.bit_length() - 1 if value & (value - 1) == 0 else None
 
 
 def lanes(dtype: DType) -> range:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from torpor.base import settings
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import DType
 from torpor.base.errors import ContractError
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.source.linear import constant, power_of_two, stays_in_range
+from torpor.source.linear import constant, stays_in_range
 from torpor.source.llvm_text import Body, mangled, number_text, type_of
 
 Operands = tuple[str, ...]
@@ -18,6 +18,7 @@ Operands = tuple[str, ...]
 _FLOAT: Final = {Ops.ADD: "fadd", Ops.SUB: "fsub", Ops.MUL: "fmul"}
 _INTEGER: Final = {
     Ops.ADD: "add", Ops.SUB: "sub", Ops.MUL: "mul", Ops.AND: "and", Ops.OR: "or", Ops.XOR: "xor",
+    Ops.IDIV: "udiv", Ops.MOD: "urem",  # of numbers from 0 on: others are written out
 }  # fmt: skip
 _BOOL: Final = {
     Ops.ADD: "or", Ops.MUL: "and", Ops.MAX: "or", Ops.MIN: "and", Ops.AND: "and", Ops.OR: "or",
@@ -154,66 +155,9 @@ def _shift(body: Body, node: UOp, operands: Operands) -> str:
     return body.value("alu", f"{instruction} {type_of(dtype)} {operands[0]}, {amount}")
 
 
-# --- division -------------------------------------------------------------------------------------
-def splat(dtype: DType, value: int) -> str:
-    """The whole number in every lane."""
-    text = number_text(dtype, value)
-    return text if dtype.count == 1 else f"splat ({type_of(dtype.scalar())} {text})"
-
-
-def _divide(body: Body, node: UOp, operands: Operands) -> str:
-    """A // b and a % b, floor; the divisor is never 0."""
-    dtype = node.dtype
-    kind, (dividend, divisor) = type_of(dtype), operands
-    quotient = node.op is Ops.IDIV
-    shift = power_of_two(node.src[1])
-    if shift is not None and quotient:
-        instruction = "ashr" if dtype.kind == "int" else "lshr"
-        return body.value("alu", f"{instruction} {kind} {dividend}, {splat(dtype, shift)}")
-    if shift is not None:
-        return body.value("alu", f"and {kind} {dividend}, {splat(dtype, (1 << shift) - 1)}")
-    if dtype.kind != "int" or (node.src[0].vmin >= 0 and node.src[1].vmin > 0):
-        instruction = "udiv" if quotient else "urem"
-        return body.value("alu", f"{instruction} {kind} {dividend}, {divisor}")
-    return _floor_divide(body, node, dividend, divisor)
-
-
-def _floor_divide(body: Body, node: UOp, dividend: str, divisor: str) -> str:
-    """A // b = q - (r != 0 and r ^ b < 0) and a % b = r + b where so; q and r truncated.
-
-    `sdiv` of the least integer by -1 is undefined: the divisor becomes 1 and the sign is changed
-    afterwards, which wraps.
-    """
-    dtype = node.dtype
-    kind, zero = type_of(dtype), splat(dtype, 0)
-    tests = type_of(dtype).replace(type_of(dtype.scalar()), "i1")
-    may_wrap = node.src[1].vmin <= -1 <= node.src[1].vmax
-    safe = divisor
-    if may_wrap:
-        minus = body.value("alu", f"icmp eq {kind} {divisor}, {splat(dtype, -1)}")
-        safe = body.value(
-            "alu", f"select {tests} {minus}, {kind} {splat(dtype, 1)}, {kind} {divisor}"
-        )
-    rest = body.value("alu", f"srem {kind} {dividend}, {safe}")
-    signs = body.value("alu", f"xor {kind} {rest}, {safe}")
-    apart = body.value("alu", f"icmp slt {kind} {signs}, {zero}")
-    uneven = body.value("alu", f"icmp ne {kind} {rest}, {zero}")
-    below = body.value("alu", f"and {tests} {apart}, {uneven}")
-    if node.op is Ops.MOD:
-        more = body.value("alu", f"select {tests} {below}, {kind} {safe}, {kind} {zero}")
-        return body.value("alu", f"add {kind} {rest}, {more}")
-    quotient = body.value("alu", f"sdiv {kind} {dividend}, {safe}")
-    step = body.value("alu", f"sext {tests} {below} to {kind}")
-    floored = body.value("alu", f"add {kind} {quotient}, {step}")
-    if not may_wrap:
-        return floored
-    negated = body.value("alu", f"sub {kind} {zero}, {dividend}")
-    return body.value("alu", f"select {tests} {minus}, {kind} {negated}, {kind} {floored}")
-
-
 # --- conversion -----------------------------------------------------------------------------------
 def convert(body: Body, value: str, source: DType, result: DType) -> str:
-    """`value` of format `source` as `result`: float to integer truncates, saturates, NaN is 0."""
+    """`value` of format `source` as `result`; floats that become integers are in range."""
     if source is result:
         return value
     old, new = type_of(source), type_of(result)
@@ -221,13 +165,8 @@ def convert(body: Body, value: str, source: DType, result: DType) -> str:
         zero = "zeroinitializer" if source.count > 1 else number_text(source, 0)
         test = "fcmp une" if source.is_float else "icmp ne"
         return body.value("cast", f"{test} {old} {value}, {zero}")
-    if source.is_float and not result.is_float:
-        if result.count > 1 and fits_words(source, result):
-            return saturated(body, value, source, result)
-        name = "llvm.fptosi.sat" if result.kind == "int" else "llvm.fptoui.sat"
-        call = body.call(f"{name}.{mangled(result)}.{mangled(source)}", new, (old, value))
-        return body.value("cast", call)
-    if source.is_float and source.bits == result.bits:  # half and bfloat meet in float
+    both = source.is_float and result.is_float
+    if both and source.bits == result.bits:  # half and bfloat meet in float
         middle = old.replace("bfloat", "float").replace("half", "float")
         wide = body.value("cast", f"fpext {old} {value} to {middle}")
         return body.value("cast", f"fptrunc {middle} {wide} to {new}")
@@ -237,46 +176,14 @@ def convert(body: Body, value: str, source: DType, result: DType) -> str:
     return body.value("cast", f"{instruction} {old} {value} to {new}")
 
 
-def fits_words(source: DType, result: DType) -> bool:
-    """Whether int32 has all numbers of an integer format, and vectors of the floats are usual."""
-    limits = dtypes.int32
-    inside = limits.min <= result.scalar().min and result.scalar().max <= limits.max
-    return inside and source.scalar() in (dtypes.float32, dtypes.float64)
-
-
-def saturated(body: Body, value: str, source: DType, result: DType) -> str:
-    """trunc(min(max(x, least), most)), 0 at NaN, for vectors of floats and integers that int32 has:
-    LLVM's own conversion takes such vectors apart. (Where float32 has no `most`, what is beyond is
-    chosen after.)
-    """
-    old, least, most = type_of(source), int(result.scalar().min), int(result.scalar().max)
-    tests = type_of(dtypes.bool.vec(source.count))
-    single = source.scalar() is dtypes.float32
-    below = min(most, LARGEST_SINGLE) if single else most
-    ordered = body.value("cast", f"fcmp ord {old} {value}, {value}")
-    x = body.value("cast", f"select {tests} {ordered}, {old} {value}, {old} zeroinitializer")
-    kept = x
-    for test, bound in (("ogt", least), ("olt", below)):
-        number = splat(source, bound)
-        inside = body.value("cast", f"fcmp {test} {old} {kept}, {number}")
-        kept = body.value("cast", f"select {tests} {inside}, {old} {kept}, {old} {number}")
-    wide = dtypes.int32.vec(source.count)
-    made = body.value("cast", f"fptosi {old} {kept} to {type_of(wide)}")
-    if below < most:
-        beyond = body.value("cast", f"fcmp ogt {old} {x}, {splat(source, below)}")
-        full = f"{type_of(wide)} {splat(wide, most)}"
-        made = body.value("cast", f"select {tests} {beyond}, {full}, {type_of(wide)} {made}")
-    if result.bits == wide.bits:
-        return made
-    return body.value("cast", f"trunc {type_of(wide)} {made} to {type_of(result)}")
-
-
 def _conversion(source: DType, result: DType) -> str:
     signed = source.kind == "int"
     if result.is_float:
         if source.is_float:
             return "fpext" if result.bits > source.bits else "fptrunc"
         return "sitofp" if signed else "uitofp"
+    if source.is_float:
+        return "fptosi" if result.kind == "int" else "fptoui"
     if source.kind == "bool":
         return "zext"
     if source.bits == result.bits:
@@ -302,8 +209,6 @@ _RULES: Final[dict[Ops, Callable[[Body, UOp, Operands], str]]] = {
     Ops.CMPLT: _compare,
     Ops.CMPNE: _compare,
     Ops.CMPEQ: _compare,
-    Ops.IDIV: _divide,
-    Ops.MOD: _divide,
     Ops.SHL: _shift,
     Ops.SHR: _shift,
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import DType
+from torpor.base.errors import DTypeError
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.source.cstyle_language import EXTREMA, bare, call
 from torpor.source.cstyle_vectors import GROUPS, VectorRenderer
-from torpor.source.linear import Signature, signature
+from torpor.source.linear import Signature, signature, stays_in_range
+from torpor.source.wgsl_integers import FUNCTIONS, PAIR, function, is_wide, kind, needs
 
 _SPECIAL = {"INFINITY": "0x7f800000u", "NAN": "0x7fc00000u"}
 
@@ -20,16 +22,18 @@ class WGSLRenderer(VectorRenderer):
 
     Bindings of group 0: the memory parameters by slot, then each variable as a uniform, then the
     error word as `array<i32>`. Memory is read and written by scalars. Elements of 8 and 16 bits lie
-    in words of 32, whose buffers are whole words long (their last word may have room to spare). A
-    parameter of such elements that is written is atomic: items that write parts of one word leave
-    each other's parts alone. WGSL lets implementations assume that no NaN occurs.
+    in words of 32, whose buffers are whole words long (their last word may have room to spare), and
+    are computed in 32 bits. A parameter of such elements that is written is atomic: items that
+    write parts of one word leave each other's parts alone. An integer of 64 bits is a vector of two
+    words. WGSL lets implementations assume that no NaN occurs.
 
     The target `wgsl:f16` has float16 as WGSL does: a conversion to it may round either way.
     """
 
     types = {
-        "bool": "bool", "int32": "i32", "uint32": "u32", "float32": "f32", "uint8": "u32",
-        "uint16": "u32", "float16": "f16",
+        "bool": "bool", "int8": "i32", "int16": "i32", "int32": "i32", "int64": PAIR,
+        "uint8": "u32", "uint16": "u32", "uint32": "u32", "uint64": PAIR, "float16": "f16",
+        "float32": "f32",
     }  # fmt: skip
     suffixes = {"float32": "f", "float16": "h", "uint32": "u", "uint8": "u", "uint16": "u"}
     barrier_text = "workgroupBarrier();"
@@ -88,8 +92,17 @@ class WGSLRenderer(VectorRenderer):
     def vector_type(self, dtype: DType) -> str:
         return f"vec{dtype.count}<{self.types[dtype.scalar().name]}>"
 
+    def keeps(self, node: UOp) -> bool:
+        wide = any(is_wide(one.dtype) for one in (node, *node.src))
+        return not wide and super().keeps(node)
+
     def moves_vectors(self, node: UOp) -> bool:
         return False  # memory is an array of scalars, and there are no pointer casts
+
+    def number(self, dtype: DType, value: bool | int | float) -> str:
+        if not is_wide(dtype):
+            return super().number(dtype, value)
+        return f"{PAIR}({int(value) & 0xFFFFFFFF}u, {int(value) >> 32 & 0xFFFFFFFF}u)"
 
     def float_number(self, dtype: DType, value: float) -> str:
         self.type(dtype)  # an error where there is none
@@ -103,11 +116,57 @@ class WGSLRenderer(VectorRenderer):
             text = f"f16({text})"
         return f"(-{text})" if value < 0 else text
 
+    def expression(self, node: UOp, operands: tuple[str, ...]) -> str:
+        if any(is_wide(one.dtype) for one in (node, *node.src)):
+            text = self.wide_expression(node, operands)
+        else:
+            text = super().expression(node, operands)
+        if not leaves(node):
+            return text
+        return f"extractBits({bare(text)}, 0u, {node.dtype.bits}u)"
+
+    def wide_expression(self, node: UOp, operands: tuple[str, ...]) -> str:
+        """Where an operand or the result is an integer of 64 bits."""
+        op = node.op
+        if op in (Ops.AND, Ops.OR, Ops.XOR, Ops.WHERE):
+            return super().expression(node, operands)
+        if op is Ops.CAST:
+            return self.wide_cast(node.src[0].dtype, node.dtype, operands[0])
+        if op is Ops.BITCAST:
+            return operands[0]
+        left, right = operands
+        if op in (Ops.CMPEQ, Ops.CMPNE):
+            return f"all({left}=={right})" if op is Ops.CMPEQ else f"any({left}!={right})"
+        if op in (Ops.SHL, Ops.SHR):
+            right = self.shift_count(node.src[1].dtype, right)
+        part = {Ops.IDIV: ".xy", Ops.MOD: ".zw"}.get(op, "")
+        return self.called(function(node), left, right) + part
+
+    def wide_cast(self, source: DType, result: DType, text: str) -> str:
+        """A conversion from or to an integer of 64 bits."""
+        if is_wide(source) and is_wide(result):
+            return text
+        if result.kind == "bool":
+            return f"any({text}!={self.number(source, 0)})"
+        if result.is_float:
+            single = self.called(f"f32_of_{kind(source)}", text)
+            return single if result.name == "float32" else f"{self.type(result)}({single})"
+        if is_wide(source):
+            return f"{self.type(result)}({text}.x)"
+        if source.is_float:
+            return self.called(f"{kind(result)}_of_f32", f"f32({bare(text)})")
+        if source.kind == "int":
+            return self.called("i64_of_i32", text)
+        return f"{PAIR}(u32({bare(text)}), 0u)"
+
+    def called(self, name: str, *operands: str) -> str:
+        """A call of a function of 64-bit integers, which is defined with all that it needs."""
+        for needed in needs(name):
+            self.helpers.setdefault(needed, FUNCTIONS[needed])
+        return call(name, operands)
+
     def convert(self, source: DType, result: DType, text: str) -> str:
-        text = f"{self.type(result)}({bare(text)})"
-        if result.kind == "uint" and result.bits < min(32, source.bits):
-            return f"({text}&{self.number(dtypes.uint32.vec(result.count), result.scalar().max)})"
-        return text
+        return f"{self.type(result)}({bare(text)})"
 
     def bitcast(self, source: DType, result: DType, text: str) -> str:
         if "float16" not in (source.scalar().name, result.scalar().name):
@@ -140,10 +199,15 @@ class WGSLRenderer(VectorRenderer):
     def function(self, name: str, dtype: DType, operands: tuple[str, ...]) -> str:
         return super().function("round" if name == "rint" else name, dtype, operands)
 
+    def narrowed(self, dtype: DType, text: str) -> str:
+        return text  # see `leaves`
+
     def wrapping(self, infix: str, dtype: DType, operands: tuple[str, ...]) -> str:
         return f"({operands[0]}{infix}{operands[1]})"  # integers wrap in WGSL
 
     def shift_count(self, dtype: DType, text: str) -> str:
+        if is_wide(dtype):
+            return f"{text}.x"
         if dtype.kind == "uint":
             return text
         return f"{text}u" if text.isdigit() else f"u32({bare(text)})"
@@ -159,27 +223,24 @@ class WGSLRenderer(VectorRenderer):
             f"  return select(b, a, a {sign} b || a != a);\n}}"
         ))  # fmt: skip
 
-    def floor_division(self, quotient: bool, dtype: DType, operands: tuple[str, ...]) -> str:
-        """A // b = q - (r != 0 and r ^ b < 0), a % b = r + b where so; in WGSL the least // -1
-        is the least, and its remainder 0.
-        """
-        name = f"floor_{'divide' if quotient else 'modulo'}_i32"
-        below = "rest != 0 && (rest < 0) != (b < 0)"
-        result = f"a / b - select(0, 1, {below})" if quotient else f"rest + select(0, b, {below})"
-        return self.helper(name, operands, (
-            f"fn {name}(a: i32, b: i32) -> i32 {{\n"
-            f"  let rest = a % b;\n  return {result};\n}}"
-        ))  # fmt: skip
-
     def declare(self, dtype: DType, name: str, text: str, mutable: bool = False) -> str:
         return f"{'var' if mutable else 'let'} {name}: {self.type(dtype)} = {bare(text)};"
 
     def loop(self, dtype: DType, name: str, begin: str, end: str) -> str:
-        kind = self.type(dtype)
+        kind = self.counter(dtype)
         return f"for (var {name}: {kind} = {begin}; {name} < {end}; {name}++) {{"
 
     def special(self, node: UOp) -> str:
-        return f"{self.type(node.dtype)}({super().special(node)})"
+        return f"{self.counter(node.dtype)}({super().special(node)})"
+
+    def counter(self, dtype: DType) -> str:
+        """The type of a number of iterations or of work items."""
+        if is_wide(dtype):
+            raise DTypeError(f"{self.target.name} counts and finds its place in 32 bits only")
+        return self.type(dtype)
+
+    def position(self, dtype: DType, text: str) -> str:
+        return f"i32({text}.x)" if is_wide(dtype) else text
 
     def read(self, dtype: DType, place: UOp, memory: str, index: str) -> str:
         if not self.in_words(place):
@@ -188,7 +249,8 @@ class WGSLRenderer(VectorRenderer):
         text = f"{memory}[{word}]"
         if place.src[0] in self.written:
             text = f"atomicLoad(&{text})"
-        text = f"(({text}>>{shift})&{(1 << dtype.bits) - 1}u)"
+        text = f"bitcast<i32>({text})" if dtype.kind == "int" else text
+        text = f"extractBits({text}, {bare(shift)}, {dtype.bits}u)"
         return f"({text}!=0u)" if dtype.kind == "bool" else text
 
     def assign(self, dtype: DType, place: UOp, memory: str, index: str, value: str) -> str:
@@ -196,8 +258,8 @@ class WGSLRenderer(VectorRenderer):
         if not self.in_words(place):
             return f"{memory}[{bare(index)}] = {bare(value)};"
         word, shift = _part(dtype, index)
-        bits = f"u32({bare(value)})" if dtype.kind == "bool" else value
         mask = (1 << dtype.bits) - 1
+        bits = value if dtype.kind == "uint" else f"(u32({bare(value)})&{mask}u)"
         return (
             f"atomicAnd(&{memory}[{word}], ~({mask}u<<{shift})); "
             f"atomicOr(&{memory}[{word}], {bits}<<{shift});"
@@ -218,6 +280,19 @@ class WGSLRenderer(VectorRenderer):
 def packed(dtype: DType) -> bool:
     """Whether memory has several elements in a word: WGSL has f16, and no other small formats."""
     return dtype.itemsize < 4 and not dtype.is_float
+
+
+def leaves(node: UOp) -> bool:
+    """Whether an integer of 8 or 16 bits may leave its range as it is computed in 32."""
+    op, dtype, source = node.op, node.dtype.scalar(), node.src[-1]
+    if not dtype.is_int or dtype.bits >= 32:
+        return False
+    if op is Ops.CAST:
+        fits = dtype.min <= source.vmin and source.vmax <= dtype.max
+        return source.dtype.is_int and not fits
+    if op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.SHL):
+        return not stays_in_range(node)
+    return op is Ops.BITCAST
 
 
 def _part(dtype: DType, index: str) -> tuple[str, str]:

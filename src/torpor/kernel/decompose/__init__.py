@@ -16,6 +16,7 @@ from torpor.kernel.decompose.conversions import (
     SATURATION_RULES,
     SHIFT_RULES,
 )
+from torpor.kernel.decompose.division import DIVISION_RULES
 from torpor.kernel.decompose.dots import dot_rules
 from torpor.kernel.decompose.functions import (
     BRANCH_RULES,
@@ -23,11 +24,9 @@ from torpor.kernel.decompose.functions import (
     REMAINDER_RULES,
     WIDE_REMAINDER_RULES,
 )
-from torpor.kernel.decompose.integers import in_words
 from torpor.kernel.decompose.small_floats import small_float_rules
 
 _BRANCHING = ("cpu",)  # targets that ask once whether a condition holds in some lane of a vector
-_SATURATING = ("cpu", "python")  # targets whose conversion of floats to integers saturates
 
 
 @cache
@@ -43,9 +42,9 @@ def rules_for(target: Target) -> PatternMatcher:
     rules += REMAINDER_RULES
     if target.threads and target.vector_alu:
         rules += BITS_RULES
-    if target.name not in _SATURATING:
-        rules += SATURATION_RULES
+    if target.name != "python":  # whose arithmetic is the IR's
+        rules += DIVISION_RULES + SATURATION_RULES
     return rules
 
 
-__all__ = ["in_words", "rules_for"]
+__all__ = ["rules_for"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, PatternMatcher, UOp, UPat
+from torpor.ir.ops import INSIDE
+from torpor.kernel.decompose.words import clamp
 
 _WIDE_FLOATS: Final = (dtypes.float32, dtypes.float64)
 _INTEGERS: Final = (
@@ -17,33 +18,21 @@ _INTEGERS: Final = (
 )  # fmt: skip
 
 
-def _exclusive_bounds(integer: DType, real: DType) -> tuple[float, float]:
-    """(low, high): exactly the floats strictly between them truncate to a number of `integer`."""
-    kind = real.numpy.type
-    low, high = int(integer.min) - 1, int(integer.max) + 1
-    below = kind(low)
-    if int(below) > low:
-        below = np.nextafter(below, kind(-math.inf))
-    return float(below), float(kind(high))  # high is a power of two
-
-
-def _inside(x: UOp, integer: DType) -> UOp:
-    """`x` where it converts to `integer` in range, else 0."""
-    low, high = _exclusive_bounds(integer.scalar(), x.dtype.scalar())
-    held = (x.const_like(low) < x) & (x < high)
-    return held.where(x, x.const_like(0.0))
-
-
 def saturate(node: UOp, x: UOp) -> UOp | None:
-    """cast(x) = min where x <= min - 1, max where x >= max + 1, 0 at NaN, else cast(x)"""
-    integer = node.dtype
-    if x.op is Ops.WHERE and _inside(x.src[1], integer) is x:
-        return None  # already so
-    low, high = _exclusive_bounds(integer.scalar(), x.dtype.scalar())
-    inner = UOp(Ops.CAST, integer, (_inside(x, integer),))
-    raised = (x < high).where(inner, inner.const_like(integer.scalar().max))
-    bounded = (x.const_like(low) < x).where(raised, inner.const_like(integer.scalar().min))
-    return x.eq(x).where(bounded, inner)
+    """cast(x) = cast(min(max(x, least), most)), 0 at NaN
+
+    Where the float has no `most`, what is beyond the number before it is chosen after. A format of
+    part of a word is reached by way of int32, as vectors of floats are at once.
+    """
+    integer, kind = node.dtype.scalar(), x.dtype.scalar().numpy.type
+    if node.arg == INSIDE:
+        return None
+    most = kind(integer.max)
+    below = most if int(most) == integer.max else np.nextafter(most, kind(0))
+    known = clamp(x.eq(x).where(x, 0.0), float(integer.min), float(below))
+    word = dtypes.int32 if integer.bits < 32 else integer
+    made = UOp(Ops.CAST, word.vec(x.dtype.count), (known,), INSIDE).cast(node.dtype)
+    return made if below == most else (x > float(below)).where(integer.max, made)
 
 
 def cast_to_bool(node: UOp, x: UOp) -> UOp:
@@ -109,11 +98,9 @@ def widened(x: UOp) -> UOp:
 
 def covers(mask: UOp, x: UOp) -> bool:
     """Whether x & mask = x: a constant 2**k - 1 that x is not beyond."""
-    most, greatest = mask.vmax, x.vmax
-    if x.op is Ops.SHR and x.src[1].vmin == x.src[1].vmax:
-        greatest = x.src[0].vmax >> x.src[1].vmin
+    most = mask.vmax
     whole = mask.vmin == most and most & (most + 1) == 0
-    return bool(whole and x.vmin >= 0 and greatest <= most)
+    return bool(whole and x.vmin >= 0 and x.vmax <= most)
 
 
 _NUMBERS: Final = (*_INTEGERS, *_WIDE_FLOATS)

@@ -17,7 +17,6 @@ from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, UOp
 from torpor.ir.ops import RARE
 from torpor.kernel.decompose import coefficients as table
-from torpor.kernel.decompose.pairs import add, product_of_words, word
 from torpor.kernel.decompose.words import (
     SINGLE,
     Format,
@@ -32,6 +31,7 @@ from torpor.kernel.decompose.words import (
     unsigned_bits,
     vector_of,
     with_sign,
+    word,
 )
 
 LIMB: Final = 32
@@ -76,32 +76,24 @@ def _widen(limb: UOp) -> UOp:
     return limb.cast(vector_of(dtypes.uint64, limb))
 
 
-def _fraction_single(m: UOp, window: list[UOp]) -> list[UOp]:
-    """The 64 bits after the point of m (24 bits) * window, as two limbs."""
-    w0, w1, w2 = window
-    extra = product_of_words(m, w2)[1], m.const_like(0)
-    second, first = add(product_of_words(m, w1), extra)
-    return [m * w0 + first, second]
+def _fraction(m: UOp, window: list[UOp]) -> list[UOp]:
+    """The bits after the point of m (24 bits, or 53) * window: two limbs for each of m's.
 
-
-def _fraction_double(m: UOp, window: list[UOp]) -> list[UOp]:
-    """The 128 bits after the point of m (53 bits, uint64) * window, as four limbs.
-
-    Two units of the last place are lost, since columns below it are not summed.
+    Some units of the last place are lost, since columns below it are not summed.
     """
-    factors = (m & 0xFFFFFFFF, m >> LIMB)
-    limbs = [_widen(w) for w in window]
-    columns: list[list[UOp]] = [[] for _ in range(4)]
+    wide = _widen(m)
+    factors = (wide,) if m.dtype.bits == LIMB else (wide & 0xFFFFFFFF, wide >> LIMB)
+    columns: list[list[UOp]] = [[] for _ in range(2 * len(factors))]
+    kept = range(len(columns))
     for weight, factor in enumerate(factors):
-        for k, limb in enumerate(limbs):
+        for k, limb in enumerate(window):
             place = k - weight  # of the product's lower half
-            if -1 < place - 1 < 4 or -1 < place < 4:
-                product = factor * limb
-                if -1 < place < 4:
-                    columns[place].append(product & 0xFFFFFFFF)
-                if -1 < place - 1 < 4:
-                    columns[place - 1].append(product >> LIMB)
-    carry = m.const_like(0)
+            product = factor * _widen(limb)
+            if place in kept:
+                columns[place].append(product & 0xFFFFFFFF)
+            if place - 1 in kept:
+                columns[place - 1].append(product >> LIMB)
+    carry = wide.const_like(0)
     result: list[UOp] = []
     for column in reversed(columns):
         total = carry
@@ -176,7 +168,7 @@ def reduce_angle(x: UOp) -> tuple[UOp, UOp, UOp]:
     position = small.where(exponent.const_like(0), exponent - first)
     m = (bits & ((1 << x.dtype.fraction) - 1)) | (1 << x.dtype.fraction)
     window = _window(position, form)
-    limbs = _fraction_single(m, window) if form is SINGLE else _fraction_double(m, window)
+    limbs = _fraction(m, window)
     quarter = (limbs[0] + (1 << 29)) >> 30
     limbs = [limbs[0] - (quarter << 30), *limbs[1:]]
     parts = _parts_single(limbs) if form is SINGLE else _parts_double(limbs, form)

@@ -51,6 +51,11 @@ def vector_of(scalar: DType, like: UOp) -> DType:
     return scalar.vec(like.dtype.count)
 
 
+def word(node: UOp) -> UOp:
+    """An integer or bool as uint32, modulo 2**32."""
+    return node.cast(vector_of(dtypes.uint32, node))
+
+
 def signed_bits(node: UOp) -> UOp:
     """The bits of a float as a signed integer."""
     return node.bitcast(vector_of(format_of(node).signed, node))
