@@ -1,4 +1,4 @@
-"""Transposes of any size move every element to its place, block by block."""
+"""Shapes of nests: transposes of any size move every element to its place, block by block."""
 
 from dataclasses import replace
 
@@ -11,6 +11,8 @@ from torpor.device import Device
 from torpor.device.machine import facts, machine
 from torpor.kernel import Kernel, OptOps
 from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.choose.shapes import ALIKE, Shapes
+from torpor.kernel.choose.vectors import short_sums
 
 SHAPES = [(64, 48), (8, 16), (7, 300), (97, 109), (5, 1000), (33, 4), (100, 99)]
 
@@ -90,3 +92,21 @@ def test_what_is_turned_has_borders(width, side):
     wide = Tensor(x).pad(((0, 0), (0, 0), (1, 2), side)).permute(0, 2, 3, 1)
     expected = np.pad(x, ((0, 0), (0, 0), (1, 2), side)).transpose(0, 2, 3, 1)
     assert (wide.contiguous().numpy() == expected).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: (x.reshape(30, 40, 50) * 2).permute(2, 1, 0).contiguous(),
+        lambda x: x.reshape(30, 2000) @ Tensor.empty(7, 2000).T,
+        lambda x: x.reshape(6, 100, 100).sum((0, 2)),
+    ],
+    ids=["turned", "products", "sums"],
+)
+def test_shapes_are_some_hundred_at_most_and_the_first_is_quickest(make):
+    (item,) = make(Tensor.empty(60000)).schedule()
+    kernel = Kernel(item.ast, facts(machine("avx512")))
+    shapes = Shapes(kernel, short_sums(kernel))
+    ranked = shapes.ranked()
+    assert 1 < len(ranked) <= 300
+    assert shapes.seconds(ranked[0]) <= min(map(shapes.seconds, ranked)) * ALIKE
