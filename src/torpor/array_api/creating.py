@@ -9,6 +9,7 @@ import numpy as np
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.missing import own_functions
 from torpor.tensor import Tensor
 
 Shape = int | Sequence[int]
@@ -109,9 +110,7 @@ def linspace(
     """`num` equally spaced numbers from `start` to `stop`, which is the last or the one behind."""
     if endpoint:
         return Tensor.linspace(start, stop, num, dtype=dtype, device=device)
-    whole = Tensor.linspace(start, stop, num + 1, dtype=dtype, device=device)
-    made: Tensor = whole.narrow(0, 0, num)
-    return made
+    return Tensor.linspace(start, stop, num + 1, dtype=dtype, device=device).narrow(0, 0, num)
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
@@ -127,3 +126,6 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     """0 below diagonal k."""
     return x.triu(k)
+
+
+__all__ = own_functions(globals())

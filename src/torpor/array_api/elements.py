@@ -2,100 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from torpor.tensor import Tensor
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.operands import choose, promoted
 
+_UNARY: Final = """
+    abs acos acosh asin asinh atan atanh ceil conj cos cosh exp expm1 floor isfinite isinf isnan
+    log log10 log1p log2 logical_not negative positive reciprocal sign signbit sin sinh sqrt
+    square tan tanh trunc bitwise_invert
+    """.split()  # noqa: SIM905 (a table that is read)
+_BINARY: Final = """
+    add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign
+    divide floor_divide greater greater_equal hypot less less_equal logaddexp logical_and
+    logical_or logical_xor maximum minimum multiply nextafter not_equal pow remainder subtract
+    equal
+    """.split()  # noqa: SIM905 (as above)
+_NAMES: Final = {"sign": "sgn", "bitwise_invert": "bitwise_not", "equal": "eq"}  # of the methods
 
-def _unary(name: str, method: str = "") -> Callable[[Any], Tensor]:
-    def function(x: Any, /) -> Tensor:
-        made: Tensor = getattr(as_tensor(x), method or name)()
+
+def _of_elements(name: str, binary: bool) -> Any:
+    method = _NAMES.get(name, name)
+
+    def of_one(x: Any, /) -> Tensor:
+        made: Tensor = getattr(as_tensor(x), method)()
         return made
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = getattr(Tensor, method or name).__doc__
-    return function
-
-
-def _binary(name: str, method: str = "") -> Callable[[Any, Any], Tensor]:
-    def function(x1: Any, x2: Any, /) -> Tensor:
+    def of_two(x1: Any, x2: Any, /) -> Tensor:
         if not isinstance(x1, Tensor):  # a number takes the other's format
             x2, x1 = promoted(as_tensor(x2), x1)
-        made: Tensor = getattr(x1, method or name)(x2)
+        made: Tensor = getattr(x1, method)(x2)
         return made
 
+    function: Any = of_two if binary else of_one
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = getattr(Tensor, method or name).__doc__
+    function.__doc__ = getattr(Tensor, method).__doc__
     return function
 
 
-abs = _unary("abs")
-acos = _unary("acos")
-acosh = _unary("acosh")
-asin = _unary("asin")
-asinh = _unary("asinh")
-atan = _unary("atan")
-atanh = _unary("atanh")
-ceil = _unary("ceil")
-conj = _unary("conj")
-cos = _unary("cos")
-cosh = _unary("cosh")
-exp = _unary("exp")
-expm1 = _unary("expm1")
-floor = _unary("floor")
-isfinite = _unary("isfinite")
-isinf = _unary("isinf")
-isnan = _unary("isnan")
-log = _unary("log")
-log10 = _unary("log10")
-log1p = _unary("log1p")
-log2 = _unary("log2")
-logical_not = _unary("logical_not")
-negative = _unary("negative")
-positive = _unary("positive")
-reciprocal = _unary("reciprocal")
-sign = _unary("sign", "sgn")
-signbit = _unary("signbit")
-sin = _unary("sin")
-sinh = _unary("sinh")
-sqrt = _unary("sqrt")
-square = _unary("square")
-tan = _unary("tan")
-tanh = _unary("tanh")
-trunc = _unary("trunc")
-bitwise_invert = _unary("bitwise_invert", "bitwise_not")
-
-add = _binary("add")
-atan2 = _binary("atan2")
-bitwise_and = _binary("bitwise_and")
-bitwise_left_shift = _binary("bitwise_left_shift")
-bitwise_or = _binary("bitwise_or")
-bitwise_right_shift = _binary("bitwise_right_shift")
-bitwise_xor = _binary("bitwise_xor")
-copysign = _binary("copysign")
-divide = _binary("divide")
-floor_divide = _binary("floor_divide")
-greater = _binary("greater")
-greater_equal = _binary("greater_equal")
-hypot = _binary("hypot")
-less = _binary("less")
-less_equal = _binary("less_equal")
-logaddexp = _binary("logaddexp")
-logical_and = _binary("logical_and")
-logical_or = _binary("logical_or")
-logical_xor = _binary("logical_xor")
-maximum = _binary("maximum")
-minimum = _binary("minimum")
-multiply = _binary("multiply")
-nextafter = _binary("nextafter")
-not_equal = _binary("not_equal")
-pow = _binary("pow")
-remainder = _binary("remainder")
-subtract = _binary("subtract")
-equal = _binary("equal", "eq")
+globals().update({name: _of_elements(name, False) for name in _UNARY})
+globals().update({name: _of_elements(name, True) for name in _BINARY})
 
 
 def round(x: Any, /) -> Tensor:
@@ -109,10 +56,9 @@ def real(x: Tensor, /) -> Tensor:
     return x.real
 
 
-def imag(x: Any, /) -> Tensor:
+def imag(x: Tensor, /) -> Tensor:
     """The imaginary parts of complex numbers."""
-    made: Tensor = x.imag
-    return made
+    return x.imag
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
@@ -127,14 +73,4 @@ def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
     return choose(condition, x1, x2)
 
 
-__all__ = [
-    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
-    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
-    "ceil", "clip", "conj", "copysign", "cos", "cosh", "divide", "equal", "exp", "expm1", "floor",
-    "floor_divide", "greater", "greater_equal", "hypot", "imag", "isfinite", "isinf", "isnan",
-    "less",
-    "less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter",
-    "not_equal", "positive", "pow", "real", "reciprocal", "remainder", "round", "sign", "signbit",
-    "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc", "where",
-]  # fmt: skip
+__all__ = [*_UNARY, *_BINARY, "clip", "imag", "real", "round", "where"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torpor.base.errors import ShapeError
+from torpor.base.missing import own_functions
 from torpor.tensor import Tensor
 from torpor.tensor.spelling import one_axis, some_axes
 
@@ -125,3 +126,6 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """Sums of products along an axis."""
     return x1.vecdot(x2, axis)
+
+
+__all__ = own_functions(globals())

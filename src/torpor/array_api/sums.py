@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import ShapeError
+from torpor.base.missing import own_functions
 from torpor.tensor import Tensor
 from torpor.tensor.creation import as_tensor
 
@@ -200,3 +201,6 @@ def unique_values(x: Tensor, /) -> Tensor:
     """The values that occur."""
     made: Tensor = x.unique()
     return made
+
+
+__all__ = own_functions(globals())

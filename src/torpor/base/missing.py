@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn
 
 from torpor.base.errors import TorporError
@@ -145,6 +146,14 @@ def names_of(
         missing(place, name)
 
     return lookup
+
+
+def own_functions(module: Mapping[str, Any]) -> list[str]:
+    """The names of the public functions that a module, by its globals, defines: its `__all__`."""
+    return [
+        name for name, value in module.items()
+        if inspect.isfunction(value) and value.__module__ == module["__name__"] and name[0] != "_"
+    ]  # fmt: skip
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
