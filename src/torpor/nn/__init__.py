@@ -10,49 +10,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.missing import names_of
-from torpor.nn import func, functional, init, lazy, losses, optim, state, stateless, utils
-from torpor.nn.adaptive import AdaptiveLogSoftmaxWithLoss
-from torpor.nn.attention import MultiheadAttention
-from torpor.nn.containers import (
-    ModuleDict,
-    ModuleList,
-    ParameterDict,
-    ParameterList,
-    Sequential,
-)
-from torpor.nn.convolution import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from torpor.nn.layers import Bilinear, Embedding, EmbeddingBag, Linear, PReLU
+from torpor.nn import func, functional, init, losses, optim, state, utils
+from torpor.nn.adaptive import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
+from torpor.nn.attention import MultiheadAttention as MultiheadAttention
+from torpor.nn.containers import *  # noqa: F403
+from torpor.nn.convolution import *  # noqa: F403
+from torpor.nn.layers import *  # noqa: F403
 from torpor.nn.lazy import *  # noqa: F403 (a layer for each that has a width)
 from torpor.nn.module import Buffer, Module, Parameter
-from torpor.nn.norms import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
-    RMSNorm,
-    SyncBatchNorm,
-)
-from torpor.nn.quantised import Quantised, QuantisedLinear, quantise
-from torpor.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from torpor.nn.norms import *  # noqa: F403
+from torpor.nn.quantised import Quantised, quantise
+from torpor.nn.quantised import QuantisedLinear as QuantisedLinear
+from torpor.nn.recurrent import *  # noqa: F403
 from torpor.nn.stateless import *  # noqa: F403 (a module for each function)
-from torpor.nn.transformer import (
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
+from torpor.nn.transformer import *  # noqa: F403
 
 if TYPE_CHECKING:
     from torpor.nn import data as data
@@ -67,14 +38,7 @@ else:
 
 
 __all__ = [
-    "AdaptiveLogSoftmaxWithLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Buffer",
-    "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
-    "Embedding", "EmbeddingBag", "GRU", "GRUCell", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
-    "InstanceNorm3d", "LSTM", "LSTMCell", "LayerNorm", "Linear", "Module", "ModuleDict",
-    "ModuleList", "MultiheadAttention", "PReLU", "Parameter", "ParameterDict", "ParameterList",
-    "Quantised", "QuantisedLinear", "RMSNorm", "RNN", "RNNBase", "RNNCell", "RNNCellBase",
-    "Sequential", "SyncBatchNorm", "Transformer", "TransformerDecoder", "TransformerDecoderLayer",
-    "TransformerEncoder", "TransformerEncoderLayer", "data", "func", "functional", "init", "losses",
-    "optim", "quantise", "state", "utils",
+    "Buffer", "Parameter", "Quantised", "data", "func", "functional", "init", "losses", "optim",
+    "quantise", "state", "utils",
+    *(n for n, kind in globals().items() if isinstance(kind, type) and issubclass(kind, Module)),
 ]  # fmt: skip
-__all__ += stateless.__all__ + lazy.__all__

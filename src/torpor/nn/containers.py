@@ -228,3 +228,6 @@ def _module(value: Any) -> Any:
 def _trained(value: Any) -> Any:
     is_plain = isinstance(value, Tensor) and value.dtype.is_float
     return parameter(value) if is_plain and not isinstance(value, Parameter) else value
+
+
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]

@@ -151,3 +151,6 @@ class ConvTranspose3d(_Transposed):
     """
 
     axes = 3
+
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]

@@ -120,3 +120,6 @@ class EmbeddingBag(_Rows):
             self.mode, self.sparse, per_sample_weights, self.include_last_offset,
             self.padding_idx,
         )  # fmt: skip
+
+
+__all__ = ["Bilinear", "Embedding", "EmbeddingBag", "Linear", "PReLU"]

@@ -212,3 +212,9 @@ class InstanceNorm3d(_InstanceNorm):
     """Instance normalisation of x[batch, channel, depth, height, width]."""
 
     ranks = (4, 5)
+
+
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d",
+    "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "RMSNorm", "SyncBatchNorm",
+]  # fmt: skip

@@ -413,3 +413,6 @@ rnn_tanh = _over_layers("rnn_tanh", RNN, nonlinearity="tanh")
 rnn_relu = _over_layers("rnn_relu", RNN, nonlinearity="relu")
 rnn_tanh_cell = _of_cell("rnn_tanh_cell", RNNCell, nonlinearity="tanh")
 rnn_relu_cell = _of_cell("rnn_relu_cell", RNNCell, nonlinearity="relu")
+
+
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]

@@ -202,3 +202,9 @@ class Transformer(Layer):
         """What is added so that no one looks ahead: 0 on and below the diagonal, else -inf."""
         full = Tensor.full((sz, sz), float("-inf"), dtype=dtype, device=device)
         return full.triu(1)
+
+
+__all__ = [
+    "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+    "TransformerEncoderLayer",
+]  # fmt: skip

@@ -253,3 +253,10 @@ class RandAugment(Transform):
                 angle.cos()]  # fmt: skip
         made = placed(x, rows, right, down, self.interpolation)
         return choose((which > 0) & (which < PLACES), made, x)
+
+
+__all__ = [
+    "ColorJitter", "GaussianBlur", "RandAugment", "RandomAdjustSharpness", "RandomApply",
+    "RandomAutocontrast", "RandomGrayscale", "RandomInvert", "RandomPosterize",
+    "RandomSolarize",
+]  # fmt: skip

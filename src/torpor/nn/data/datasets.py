@@ -165,3 +165,9 @@ def random_split(
     order = Tensor.randperm(total, generator=generator).tolist()
     ends = list(itertools.accumulate(counts))
     return [Subset(dataset, order[end - n : end]) for end, n in zip(ends, counts, strict=True)]
+
+
+__all__ = [
+    "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",
+    "TensorDataset", "random_split",
+]  # fmt: skip

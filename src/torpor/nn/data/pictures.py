@@ -288,3 +288,10 @@ class RandomErasing(Transform):
             places = Tensor.arange(side, device=x.device).reshape(-1, *[1] * (3 - axis))
             inside = inside & (places >= start) & (places < start + part)
         return choose(inside, self.value, x)
+
+
+__all__ = [
+    "CenterCrop", "Compose", "Grayscale", "Lambda", "Normalize", "Pad", "RandomAffine",
+    "RandomCrop", "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop",
+    "RandomRotation", "RandomVerticalFlip", "Resize", "ToFloat", "Transform",
+]  # fmt: skip

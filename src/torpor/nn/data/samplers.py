@@ -167,3 +167,9 @@ class BatchSampler(Sampler):
     def __len__(self) -> int:
         count = len(self.sampler)  # type: ignore[arg-type]
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+
+__all__ = [
+    "BatchSampler", "DistributedSampler", "RandomSampler", "Sampler", "SequentialSampler",
+    "SubsetRandomSampler", "WeightedRandomSampler",
+]  # fmt: skip

@@ -2,41 +2,8 @@
 is changed at once, and what is random is drawn for each picture by itself.
 """
 
-from torpor.nn.data.colours import (
-    ColorJitter,
-    GaussianBlur,
-    RandAugment,
-    RandomAdjustSharpness,
-    RandomApply,
-    RandomAutocontrast,
-    RandomGrayscale,
-    RandomInvert,
-    RandomPosterize,
-    RandomSolarize,
-)
-from torpor.nn.data.pictures import (
-    CenterCrop,
-    Compose,
-    Grayscale,
-    Lambda,
-    Normalize,
-    Pad,
-    RandomAffine,
-    RandomCrop,
-    RandomErasing,
-    RandomHorizontalFlip,
-    RandomResizedCrop,
-    RandomRotation,
-    RandomVerticalFlip,
-    Resize,
-    ToFloat,
-    Transform,
-)
+from torpor.nn.data import colours, pictures
+from torpor.nn.data.colours import *  # noqa: F403
+from torpor.nn.data.pictures import *  # noqa: F403
 
-__all__ = [
-    "CenterCrop", "ColorJitter", "Compose", "GaussianBlur", "Grayscale", "Lambda", "Normalize",
-    "Pad", "RandAugment", "RandomAdjustSharpness", "RandomAffine", "RandomApply",
-    "RandomAutocontrast", "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip",
-    "RandomInvert", "RandomPosterize", "RandomResizedCrop", "RandomRotation", "RandomSolarize",
-    "RandomVerticalFlip", "Resize", "ToFloat", "Transform",
-]  # fmt: skip
+__all__ = [*colours.__all__, *pictures.__all__]

@@ -11,101 +11,27 @@ import sys
 from typing import TYPE_CHECKING
 
 from torpor.base.missing import names_of
-from torpor.nn.distributions import constraints as constraints
-from torpor.nn.distributions.base import Distribution, ExponentialFamily
-from torpor.nn.distributions.composite import (
-    Independent,
-    LogisticNormal,
-    MixtureSameFamily,
-    TransformedDistribution,
-)
+from torpor.nn.distributions import constraints
+from torpor.nn.distributions.base import Distribution
+from torpor.nn.distributions.base import ExponentialFamily as ExponentialFamily
+from torpor.nn.distributions.composite import *  # noqa: F403
 from torpor.nn.distributions.divergence import kl_divergence, register_kl
-from torpor.nn.distributions.families import (
-    Bernoulli,
-    Beta,
-    Binomial,
-    Cauchy,
-    Chi2,
-    ContinuousBernoulli,
-    Exponential,
-    FisherSnedecor,
-    Gamma,
-    GeneralizedPareto,
-    Geometric,
-    Gumbel,
-    HalfCauchy,
-    HalfNormal,
-    InverseGamma,
-    Kumaraswamy,
-    Laplace,
-    LogNormal,
-    NegativeBinomial,
-    Normal,
-    Pareto,
-    Poisson,
-    StudentT,
-    Uniform,
-    VonMises,
-    Weibull,
-)
-from torpor.nn.distributions.matrices import LKJCholesky, LowRankMultivariateNormal, Wishart
-from torpor.nn.distributions.relaxed import (
-    OneHotCategoricalStraightThrough,
-    RelaxedBernoulli,
-    RelaxedOneHotCategorical,
-)
-from torpor.nn.distributions.scalar_transforms import (
-    AbsTransform,
-    AffineTransform,
-    CatTransform,
-    ComposeTransform,
-    CumulativeDistributionTransform,
-    ExpTransform,
-    IndependentTransform,
-    PowerTransform,
-    SigmoidTransform,
-    SoftplusTransform,
-    StackTransform,
-    TanhTransform,
-    Transform,
-    identity_transform,
-)
-from torpor.nn.distributions.vector_transforms import (
-    CorrCholeskyTransform,
-    LowerCholeskyTransform,
-    PositiveDefiniteTransform,
-    ReshapeTransform,
-    SoftmaxTransform,
-    StickBreakingTransform,
-    biject_to,
-    transform_to,
-)
-from torpor.nn.distributions.vectors import (
-    Categorical,
-    Dirichlet,
-    Multinomial,
-    MultivariateNormal,
-    OneHotCategorical,
-)
+from torpor.nn.distributions.families import *  # noqa: F403
+from torpor.nn.distributions.matrices import *  # noqa: F403
+from torpor.nn.distributions.relaxed import *  # noqa: F403
+from torpor.nn.distributions.scalar_transforms import *  # noqa: F403
+from torpor.nn.distributions.scalar_transforms import Transform, identity_transform
+from torpor.nn.distributions.vector_transforms import *  # noqa: F403
+from torpor.nn.distributions.vector_transforms import biject_to, transform_to
+from torpor.nn.distributions.vectors import *  # noqa: F403
 
 transforms = sys.modules[__name__]  # a room of its own in PyTorch, with some of these names
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform",
-    "Categorical", "Cauchy", "Chi2", "ComposeTransform", "ContinuousBernoulli",
-    "CorrCholeskyTransform", "CumulativeDistributionTransform", "Dirichlet", "Distribution",
-    "ExpTransform", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma",
-    "GeneralizedPareto", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
-    "IndependentTransform", "InverseGamma", "Kumaraswamy", "LKJCholesky", "Laplace",
-    "LogNormal", "LogisticNormal", "LowRankMultivariateNormal", "LowerCholeskyTransform",
-    "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal",
-    "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson",
-    "PositiveDefiniteTransform", "PowerTransform", "RelaxedBernoulli",
-    "RelaxedOneHotCategorical", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
-    "SoftplusTransform", "StackTransform", "StickBreakingTransform", "StudentT",
-    "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "VonMises", "Weibull",
-    "Wishart", "biject_to", "constraints", "identity_transform", "kl_divergence", "register_kl",
+    "biject_to", "constraints", "identity_transform", "kl_divergence", "register_kl",
     "transform_to",
+    *(n for n, kind in globals().items()
+      if isinstance(kind, type) and issubclass(kind, Distribution | Transform)),
 ]  # fmt: skip
 
 if not TYPE_CHECKING:

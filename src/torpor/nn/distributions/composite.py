@@ -193,3 +193,6 @@ class LogisticNormal(TransformedDistribution):
         if not base.batch_shape:
             raise ShapeError("LogisticNormal needs an axis")
         super().__init__(base, StickBreakingTransform(), validate_args)
+
+
+__all__ = ["Independent", "LogisticNormal", "MixtureSameFamily", "TransformedDistribution"]

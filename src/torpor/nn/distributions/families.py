@@ -389,3 +389,11 @@ Poisson = family(
     log_prob=lambda x, r: x.xlogy(r) - r - (x + 1).lgamma(), mean=lambda r: r,
     variance=lambda r: r, mode=lambda r: r.floor(),
 )  # fmt: skip
+
+
+__all__ = [
+    "Bernoulli", "Beta", "Binomial", "Cauchy", "Chi2", "ContinuousBernoulli", "Exponential",
+    "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric", "Gumbel", "HalfCauchy",
+    "HalfNormal", "InverseGamma", "Kumaraswamy", "Laplace", "LogNormal", "NegativeBinomial",
+    "Normal", "Pareto", "Poisson", "StudentT", "Uniform", "VonMises", "Weibull",
+]  # fmt: skip

@@ -253,3 +253,6 @@ class LowRankMultivariateNormal(MultivariateNormal):
     @property
     def variance(self) -> Tensor:
         return self.cov_factor.square().sum(-1) + self.cov_diag
+
+
+__all__ = ["LKJCholesky", "LowRankMultivariateNormal", "Wishart"]

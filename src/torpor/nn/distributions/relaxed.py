@@ -77,3 +77,6 @@ RelaxedBernoulli = family(
         - (_near(x).log() + (-_near(x)).log1p())
     ),
 )  # fmt: skip
+
+
+__all__ = ["OneHotCategoricalStraightThrough", "RelaxedBernoulli", "RelaxedOneHotCategorical"]

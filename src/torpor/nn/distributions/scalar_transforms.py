@@ -412,3 +412,11 @@ identity_transform.__doc__ = """The transform that leaves everything as it is.
 >>> torpor.distributions.identity_transform(Tensor([1.0])).tolist()
 [1.0]
 """
+
+
+__all__ = [
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform",
+    "CumulativeDistributionTransform", "ExpTransform", "IndependentTransform", "PowerTransform",
+    "SigmoidTransform", "SoftplusTransform", "StackTransform", "TanhTransform", "Transform",
+    "identity_transform",
+]  # fmt: skip

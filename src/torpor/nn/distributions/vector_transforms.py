@@ -245,3 +245,10 @@ _fill(transform_to, lambda _: SoftmaxTransform())
 transform_to.register(C.lower_cholesky, lambda _: LowerCholeskyTransform())
 transform_to.register(C.positive_definite, lambda _: PositiveDefiniteTransform())
 transform_to.register(C.positive_semidefinite, lambda _: PositiveDefiniteTransform())
+
+
+__all__ = [
+    "CorrCholeskyTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform",
+    "ReshapeTransform", "SoftmaxTransform", "StickBreakingTransform", "biject_to",
+    "transform_to",
+]  # fmt: skip

@@ -313,3 +313,6 @@ class MultivariateNormal(OfMatrix):
     @property
     def variance(self) -> Tensor:
         return self.scale_tril.square().sum(-1)
+
+
+__all__ = ["Categorical", "Dirichlet", "Multinomial", "MultivariateNormal", "OneHotCategorical"]
