@@ -104,6 +104,7 @@ class Distribution:
     (3, 2)
     """
 
+    _axes: ClassVar[Mapping[str, int]] = MappingProxyType({})  # of an event in each parameter
     has_rsample: Any = False
     has_enumerate_support: Any = False
     arg_constraints: Any = MappingProxyType({})
@@ -225,7 +226,18 @@ class Distribution:
 
     def expand(self, batch_shape: Sequence[int]) -> Any:
         """The same, independently for each of a larger batch."""
-        raise NotImplementedError(f"{type(self).__name__} does not expand")
+        if not self._axes:
+            raise NotImplementedError(f"{type(self).__name__} does not expand")
+        made = copy.copy(self)
+        made._spread(batch_shape, **{name: vars(self)[name] for name in self._axes})
+        return made
+
+    def _spread(self, batch: Sequence[Any], **parameters: Any) -> None:
+        """Have these parameters, each for all of a batch."""
+        self.batch_shape = tuple(batch)
+        for name, value in parameters.items():
+            own = value.shape[value.ndim - self._axes[name] :]
+            setattr(self, name, value.expand((*batch, *own)))
 
     def _beside(self, value: Any, like: Tensor) -> Tensor:
         if not isinstance(value, Tensor):

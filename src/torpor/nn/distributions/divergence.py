@@ -122,10 +122,6 @@ def _cauchy(p: Any, q: Any) -> Any:
     return (whole / (p.scale * q.scale * 4)).log()
 
 
-def _half_cauchy(p: Any, q: Any) -> Any:
-    return ((p.scale + q.scale).square() / (p.scale * q.scale * 4)).log()
-
-
 def _alone(p: Any, q: Any) -> Any:
     """0 of equal ones; others PyTorch knows not either."""
     if not equal(p._parameters, q._parameters):
@@ -159,7 +155,7 @@ EXPONENTIAL: Final[dict[type, Callable[[Any, Any], Any]]] = {  # the mean of exp
 
 def _to_normal(p: Any, q: Any) -> Any:
     apart = (p.variance + (p.mean - q.loc).square()) / q.scale.square()
-    return -p.entropy() + apart / 2 + q.scale.log() + math.log(2 * math.pi) / 2
+    return -p.entropy() + apart / 2 + q.scale.log() + F.LOG_TAU / 2
 
 
 def _to_exponential(p: Any, q: Any) -> Any:
@@ -240,7 +236,8 @@ ACROSS: Final[Sequence[tuple[Sequence[type], Sequence[type], Rule]]] = (
 
 TABLE: Final[dict[type, Rule]] = {
     F.Gumbel: _gumbel, F.Pareto: _pareto, F.HalfNormal: _half_normal, F.Cauchy: _cauchy,
-    F.ContinuousBernoulli: _to_continuous_bernoulli, F.HalfCauchy: _half_cauchy,
+    F.ContinuousBernoulli: _to_continuous_bernoulli,
+    F.HalfCauchy: lambda p, q: ((p.scale + q.scale).square() / (p.scale * q.scale * 4)).log(),
     F.InverseGamma: _gamma, F.Kumaraswamy: _alone, F.Weibull: _alone,
     M.TransformedDistribution: _transformed,
     F.Normal: _normal, F.LogNormal: _normal, F.Gamma: _gamma, F.Beta: _beta,

@@ -16,7 +16,7 @@ from torpor.tensor.special import bessel_one
 FAR: Final = 60.0  # from here on expansions of Bessel functions are right to 1e-8
 EULER: Final = 0.5772156649015329  # -digamma(1)
 _ROOT: Final = math.sqrt(2)
-_LOG_TAU: Final = math.log(2 * math.pi)
+LOG_TAU: Final = math.log(2 * math.pi)
 
 
 def log_beta(a: Any, b: Any) -> Any:
@@ -120,23 +120,23 @@ def _series(t: Any, first: float, second: float, third: float) -> Any:
 Normal = family(
     "Normal", "exp(-z²/2) / (scale sqrt(2 pi)) of z = (x - loc) / scale.", "loc scale+", C.real,
     draw=lambda n, m, s: m + n.normal() * s, smooth=True,
-    log_prob=lambda x, m, s: ((x - m) / s).square() * -0.5 - s.log() - _LOG_TAU / 2,
+    log_prob=lambda x, m, s: ((x - m) / s).square() * -0.5 - s.log() - LOG_TAU / 2,
     cdf=lambda x, m, s: (((x - m) / (s * _ROOT)).erf() + 1) * 0.5,
     icdf=lambda q, m, s: m + (q * 2 - 1).erfinv() * (s * _ROOT),
     mean=lambda m, s: m, variance=lambda m, s: s * s, mode=lambda m, s: m,
-    entropy=lambda m, s: s.log() + (0.5 + _LOG_TAU / 2),
+    entropy=lambda m, s: s.log() + (0.5 + LOG_TAU / 2),
 )  # fmt: skip
 LogNormal = family(
     "LogNormal", "e to the power of normal numbers.", "loc scale+", C.positive,
     draw=lambda n, m, s: (m + n.normal() * s).exp(), smooth=True,
     log_prob=lambda x, m, s: (
-        ((x.log() - m) / s).square() * -0.5 - s.log() - x.log() - _LOG_TAU / 2
+        ((x.log() - m) / s).square() * -0.5 - s.log() - x.log() - LOG_TAU / 2
     ),
     cdf=lambda x, m, s: (((x.log() - m) / (s * _ROOT)).erf() + 1) * 0.5,
     icdf=lambda q, m, s: (m + (q * 2 - 1).erfinv() * (s * _ROOT)).exp(),
     mean=lambda m, s: (m + s * s / 2).exp(), mode=lambda m, s: (m - s * s).exp(),
     variance=lambda m, s: (s * s).expm1() * (m * 2 + s * s).exp(),
-    entropy=lambda m, s: m + s.log() + (0.5 + _LOG_TAU / 2),
+    entropy=lambda m, s: m + s.log() + (0.5 + LOG_TAU / 2),
 )  # fmt: skip
 Laplace = family(
     "Laplace", "exp(-|x - loc| / scale) / (2 scale).", "loc scale+", C.real,
@@ -180,7 +180,7 @@ Uniform = family(
 HalfNormal = family(
     "HalfNormal", "Normal numbers without their sign.", "scale+", C.nonnegative,
     log_prob=lambda x, s: choose(
-        x < 0, -math.inf, (x / s).square() * -0.5 - s.log() + (math.log(2) - _LOG_TAU / 2)
+        x < 0, -math.inf, (x / s).square() * -0.5 - s.log() + (math.log(2) - LOG_TAU / 2)
     ),
     cdf=lambda x, s: (x / (s * _ROOT)).erf(), icdf=lambda q, s: q.erfinv() * (s * _ROOT),
     mean=lambda s: s * math.sqrt(2 / math.pi), variance=lambda s: s * s * (1 - 2 / math.pi),
@@ -345,7 +345,7 @@ FisherSnedecor = family(
 VonMises = family(
     "VonMises", "exp(concentration cos(x - loc)) by its integral: angles from -pi to pi.",
     "loc concentration+", C.real, draw=lambda n, m, k: n.angle(k, m),
-    log_prob=lambda x, m, k: (x - m).cos() * k - _log_bessel(k) - _LOG_TAU,
+    log_prob=lambda x, m, k: (x - m).cos() * k - _log_bessel(k) - LOG_TAU,
     mean=lambda m, k: m, mode=lambda m, k: m, variance=lambda m, k: 1 - _mean_cosine(k),
 )  # fmt: skip
 Bernoulli = family(

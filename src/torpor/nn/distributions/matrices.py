@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,8 +11,6 @@ from torpor.nn.distributions import constraints as C
 from torpor.nn.distributions.base import Distribution, Noise, Shape, floats
 from torpor.nn.distributions.vectors import MultivariateNormal, OfMatrix
 from torpor.tensor import Tensor, as_tensor
-
-_LOG_TAU = math.log(2 * math.pi)
 
 
 def _steps(like: Any, count: int) -> Any:
@@ -27,6 +23,8 @@ class LKJCholesky(Distribution):
     doi:10.1016/j.jmva.2009.04.008.
     """
 
+    _axes = {"concentration": 0}
+    concentration: Any
     arg_constraints: Any = MappingProxyType({"concentration": C.positive})
     support = C.corr_cholesky
 
@@ -34,18 +32,9 @@ class LKJCholesky(Distribution):
         if dim < 2:
             raise ValueRangeError(f"LKJCholesky needs a dim of 2 or more, not {dim}")
         self._validate(validate_args)
-        self.dim = dim
+        self.dim, self.event_shape = dim, (dim, dim)
         (given,) = floats(concentration)
-        self._fill(self._checked("concentration", given))
-
-    def _fill(self, given: Any) -> None:
-        self.concentration: Any = given
-        self.batch_shape, self.event_shape = tuple(given.shape), (self.dim, self.dim)
-
-    def expand(self, batch_shape: Sequence[int]) -> Any:
-        made = copy.copy(self)
-        made._fill(self.concentration.expand(tuple(batch_shape)))
-        return made
+        self._spread(given.shape, concentration=self._checked("concentration", given))
 
     def _draw(self, shape: Shape) -> Tensor:
         """Row i: a direction of i numbers, of squared length by Beta(i / 2, rest)."""
@@ -80,7 +69,8 @@ class Wishart(OfMatrix):
     of this covariance.
     """
 
-    has_rsample = True
+    _axes = {"df": 0, "scale_tril": 2}
+    df: Any
     arg_constraints: Any = MappingProxyType({
         "df": C.dependent_property(lambda self: C.greater_than(self.event_shape[-1] - 1)),
         "covariance_matrix": C.positive_definite, "precision_matrix": C.positive_definite,
@@ -98,17 +88,7 @@ class Wishart(OfMatrix):
         self.event_shape = tuple(scale.shape[-2:])
         degrees = self._checked("df", degrees).cast(scale.dtype)
         batch = Tensor.broadcast_shapes(tuple(degrees.shape), tuple(scale.shape[:-2]))
-        self._fill(degrees, scale, batch)
-
-    def _fill(self, degrees: Any, scale: Any, batch: Sequence[Any]) -> None:
-        self.batch_shape = tuple(batch)
-        self.df: Any = degrees.expand(self.batch_shape)
-        self.scale_tril: Any = scale.expand((*batch, *self.event_shape))
-
-    def expand(self, batch_shape: Sequence[int]) -> Any:
-        made = copy.copy(self)
-        made._fill(self.df, self.scale_tril, batch_shape)
-        return made
+        self._spread(batch, df=degrees, scale_tril=scale)
 
     def _halves(self) -> Any:
         """(df - i) / 2 for each axis i."""
@@ -121,9 +101,6 @@ class Wishart(OfMatrix):
         chi = (Noise((*whole, size), self.df).gamma(self._halves()) * 2).sqrt()
         lower = self.scale_tril @ (normal + chi.diag_embed())
         return lower @ lower.mT
-
-    def _log_volume(self) -> Any:
-        return self.scale_tril.diagonal(0, -2, -1).log().sum(-1)
 
     def _log_norm(self) -> Any:
         size = self.event_shape[-1]
@@ -150,16 +127,6 @@ class Wishart(OfMatrix):
         return made
 
     @property
-    def covariance_matrix(self) -> Tensor:
-        """That of the normal vectors."""
-        return self.scale_tril @ self.scale_tril.mT
-
-    @property
-    def precision_matrix(self) -> Tensor:
-        """Its inverse."""
-        return self.scale_tril.cholesky_inverse()
-
-    @property
     def mean(self) -> Tensor:
         return self.df[..., None, None] * self.covariance_matrix
 
@@ -182,6 +149,9 @@ class LowRankMultivariateNormal(MultivariateNormal):
     formula.
     """
 
+    _axes = {"loc": 1, "cov_factor": 2, "cov_diag": 1}
+    cov_factor: Any
+    cov_diag: Any
     arg_constraints: Any = MappingProxyType({
         "loc": C.real_vector, "cov_factor": C.independent(C.real, 2),
         "cov_diag": C.independent(C.positive, 1),
@@ -198,19 +168,8 @@ class LowRankMultivariateNormal(MultivariateNormal):
             tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])
         )
         given = {"loc": loc, "cov_factor": cov_factor, "cov_diag": cov_diag}
-        checked = {name: self._checked(name, value) for name, value in given.items()}
-        self._spread(checked["loc"], checked["cov_factor"], checked["cov_diag"], batch)
-
-    def _spread(self, loc: Any, factor: Any, diagonal: Any, batch: Sequence[Any]) -> None:
-        self.batch_shape, self.event_shape = tuple(batch), tuple(loc.shape[-1:])
-        self.loc: Any = loc.expand((*batch, *loc.shape[-1:]))
-        self.cov_factor: Any = factor.expand((*batch, *factor.shape[-2:]))
-        self.cov_diag: Any = diagonal.expand((*batch, *diagonal.shape[-1:]))
-
-    def expand(self, batch_shape: Sequence[int]) -> Any:
-        made = copy.copy(self)
-        made._spread(self.loc, self.cov_factor, self.cov_diag, batch_shape)
-        return made
+        self.event_shape = tuple(loc.shape[-1:])
+        self._spread(batch, **{name: self._checked(name, one) for name, one in given.items()})
 
     def _inner(self) -> Any:
         """The Cholesky factor of 1 + W^T D^-1 W."""
@@ -229,16 +188,13 @@ class LowRankMultivariateNormal(MultivariateNormal):
         inner = self._inner().diagonal(0, -2, -1).log().sum(-1)
         return self.cov_diag.log().sum(-1) / 2 + inner
 
-    def log_prob(self, value: Any) -> Tensor:
-        apart: Any = self._validate_sample(self._beside(value, self.loc)) - self.loc
+    def _distance(self, apart: Any) -> Any:
         scaled = apart / self.cov_diag
         along = self.cov_factor.mT @ scaled.unsqueeze(-1)
         inner = self._inner()
         inner = inner.expand((*along.shape[:-2], *inner.shape[-2:]))
         solved = along.triangular_solve(inner, upper=False)[0]
-        distance = (apart * scaled).sum(-1) - solved.square().sum((-2, -1))
-        made: Tensor = (distance + self.event_shape[0] * _LOG_TAU) * -0.5 - self._log_volume()
-        return made
+        return (apart * scaled).sum(-1) - solved.square().sum((-2, -1))
 
     @property
     def covariance_matrix(self) -> Tensor:

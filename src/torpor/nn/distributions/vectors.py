@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from types import MappingProxyType
@@ -11,7 +10,7 @@ from typing import Any
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn.distributions import constraints as C
 from torpor.nn.distributions.base import EPSILON, Distribution, Noise, Shape, floats, numbers
-from torpor.nn.distributions.families import Binomial
+from torpor.nn.distributions.families import LOG_TAU, Binomial
 from torpor.tensor import Tensor, as_tensor
 from torpor.tensor.operands import choose
 from torpor.tensor.spelling import within
@@ -22,6 +21,8 @@ class Categorical(Distribution):
     `logits`, along the last axis.
     """
 
+    _axes = {"logits": 1}
+    logits: Any
     has_enumerate_support = True
     arg_constraints: Any = MappingProxyType({"probs": C.simplex, "logits": C.real_vector})
     support: Any = C.dependent_property(
@@ -39,34 +40,25 @@ class Categorical(Distribution):
             if self._validate_args:
                 given = C.required(given, f"probs of {type(self).__name__}", C.nonnegative)
             given = (given / given.sum(-1, keepdim=True)).clamp(EPSILON, 1 - EPSILON).log()
-        self._fill(given if logits is None else self._checked("logits", given))
+        given = given if logits is None else self._checked("logits", given)
+        self._spread(given.shape[:-1], logits=given.log_softmax(-1))
 
-    def _fill(self, logits: Any) -> None:
-        self.logits: Any = logits.log_softmax(-1)
+    def _spread(self, batch: Sequence[Any], **parameters: Any) -> None:
+        super()._spread(batch, **parameters)
         self.probs = self.logits.exp()
-        self.batch_shape = tuple(logits.shape[:-1])
 
-    def expand(self, batch_shape: Sequence[int]) -> Any:
-        made = copy.copy(self)
-        made._fill(self.logits.expand((*batch_shape, self.logits.shape[-1])))
-        return made
-
-    def _numbers(self, shape: Shape) -> Tensor:
+    def _draw(self, shape: Shape) -> Tensor:
         """By Gumbel's numbers: the greatest logit with noise."""
         noise = Noise((*shape, *self.logits.shape), self.logits).uniform()
         return (self.logits - (-noise.log()).log()).argmax(-1)
 
-    def _draw(self, shape: Shape) -> Tensor:
-        return self._numbers((*shape,))
-
     def log_prob(self, value: Any) -> Tensor:
-        given = self._validate_sample(as_tensor(value)).long()
-        shape = Tensor.broadcast_shapes(tuple(given.shape), self.batch_shape)
-        return self._logits_at(given.expand(shape))
+        return self._logits_at(self._validate_sample(as_tensor(value)).long())
 
     def _logits_at(self, category: Tensor) -> Tensor:
-        table = self.logits.expand((*category.shape, self.logits.shape[-1]))
-        return table.gather(-1, category.unsqueeze(-1)).squeeze(-1)
+        shape = Tensor.broadcast_shapes(tuple(category.shape), self.batch_shape)
+        table = self.logits.expand((*shape, self.logits.shape[-1]))
+        return table.gather(-1, category.expand(shape).unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
         return -(self.probs * self.logits).sum(-1)
@@ -91,17 +83,19 @@ class OneHotCategorical(Categorical):
 
     support = C.one_hot
 
-    def _fill(self, logits: Any) -> None:
-        super()._fill(logits)
-        self.event_shape = tuple(logits.shape[-1:])
+    def _spread(self, batch: Sequence[Any], **parameters: Any) -> None:
+        super()._spread(batch, **parameters)
+        self.event_shape = tuple(self.logits.shape[-1:])
+
+    def _vectors(self, categories: Tensor) -> Tensor:
+        return categories.one_hot(self.logits.shape[-1]).cast(self.logits.dtype)
 
     def _draw(self, shape: Shape) -> Tensor:
-        return self._numbers(shape).one_hot(self.logits.shape[-1]).cast(self.logits.dtype)
+        return self._vectors(super()._draw(shape))
 
     def log_prob(self, value: Any) -> Tensor:
-        given = self._validate_sample(self._beside(value, self.logits)).argmax(-1)
-        shape = Tensor.broadcast_shapes(tuple(given.shape), self.batch_shape)
-        return self._logits_at(given.expand(shape))
+        given = self._validate_sample(self._beside(value, self.logits))
+        return self._logits_at(given.argmax(-1))
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         return self._enumerated(Tensor.eye(self.logits.shape[-1]).cast(self.logits.dtype), expand)
@@ -117,7 +111,7 @@ class OneHotCategorical(Categorical):
     @property
     def mode(self) -> Tensor:
         """The most probable vector."""
-        return self.probs.argmax(-1).one_hot(self.logits.shape[-1]).cast(self.logits.dtype)
+        return self._vectors(self.probs.argmax(-1))
 
 
 class Multinomial(OneHotCategorical):
@@ -168,6 +162,8 @@ class Multinomial(OneHotCategorical):
 class Dirichlet(Distribution):
     """Vectors with sum 1: the product of x^(a - 1), a the concentration, over B(a)."""
 
+    _axes = {"concentration": 1}
+    concentration: Any
     has_rsample = True
     arg_constraints: Any = MappingProxyType({"concentration": C.independent(C.positive, 1)})
     support = C.simplex
@@ -177,17 +173,12 @@ class Dirichlet(Distribution):
         (given,) = floats(concentration)
         if not given.ndim:
             raise ShapeError("Dirichlet needs an axis")
-        self._fill(self._checked("concentration", given))
+        self.event_shape = tuple(given.shape[-1:])
+        self._spread(given.shape[:-1], concentration=self._checked("concentration", given))
 
-    def _fill(self, given: Any) -> None:
-        self.concentration: Any = given
-        self._whole: Any = given.sum(-1)
-        self.batch_shape, self.event_shape = tuple(given.shape[:-1]), tuple(given.shape[-1:])
-
-    def expand(self, batch_shape: Sequence[int]) -> Any:
-        made = copy.copy(self)
-        made._fill(self.concentration.expand((*batch_shape, *self.event_shape)))
-        return made
+    def _spread(self, batch: Sequence[Any], **parameters: Any) -> None:
+        super()._spread(batch, **parameters)
+        self._whole: Any = self.concentration.sum(-1)
 
     def _draw(self, shape: Shape) -> Tensor:
         a = self.concentration
@@ -226,6 +217,9 @@ class Dirichlet(Distribution):
 class OfMatrix(Distribution):
     """What has a positive definite matrix, its inverse, or its lower triangle by Cholesky."""
 
+    has_rsample = True
+    scale_tril: Any
+
     def _triangle(self, covariance_matrix: Any, precision_matrix: Any, scale_tril: Any) -> Any:
         given = {
             "covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix,
@@ -243,13 +237,27 @@ class OfMatrix(Distribution):
             return matrix
         return (matrix.inverse() if name == "precision_matrix" else matrix).cholesky()
 
+    def _log_volume(self) -> Any:
+        return self.scale_tril.diagonal(0, -2, -1).log().sum(-1)
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """The matrix L L^T of the triangle L, of the normal vectors."""
+        return self.scale_tril @ self.scale_tril.mT
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance matrix."""
+        return self.scale_tril.cholesky_inverse()
+
 
 class MultivariateNormal(OfMatrix):
     """Normal vectors of mean `loc`, with a covariance matrix, its inverse, or its lower triangle by
     Cholesky.
     """
 
-    has_rsample = True
+    _axes = {"loc": 1, "scale_tril": 2}
+    loc: Any
     arg_constraints: Any = MappingProxyType({
         "loc": C.real_vector, "covariance_matrix": C.positive_definite,
         "precision_matrix": C.positive_definite, "scale_tril": C.lower_cholesky,
@@ -263,46 +271,27 @@ class MultivariateNormal(OfMatrix):
         self._validate(validate_args)
         scale_tril = self._triangle(covariance_matrix, precision_matrix, scale_tril)
         batch = Tensor.broadcast_shapes(tuple(loc.shape[:-1]), tuple(scale_tril.shape[:-2]))
-        self._fill(self._checked("loc", loc), scale_tril, batch)
-
-    def _fill(self, loc: Any, scale: Any, batch: Sequence[Any]) -> None:
-        size = loc.shape[-1]
-        self.batch_shape, self.event_shape = tuple(batch), (size,)
-        self.loc: Any = loc.expand((*batch, size))
-        self.scale_tril: Any = scale.expand((*batch, size, size))
-
-    def expand(self, batch_shape: Sequence[int]) -> Any:
-        made = copy.copy(self)
-        made._fill(self.loc, self.scale_tril, batch_shape)
-        return made
+        self.event_shape = tuple(loc.shape[-1:])
+        self._spread(batch, loc=self._checked("loc", loc), scale_tril=scale_tril)
 
     def _draw(self, shape: Shape) -> Tensor:
         noise = Noise((*shape, *self.loc.shape), self.loc).normal()
         return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
-    def _log_volume(self) -> Tensor:
-        return self.scale_tril.diagonal(0, -2, -1).log().sum(-1)
+    def _distance(self, apart: Any) -> Any:
+        """The squared length of what L makes vectors so far from the mean of."""
+        scale = self.scale_tril.expand((*apart.shape[:-1], *self.scale_tril.shape[-2:]))
+        solved = apart.unsqueeze(-1).triangular_solve(scale, upper=False)[0]
+        return solved.square().sum((-2, -1))
 
     def log_prob(self, value: Any) -> Tensor:
         given = self._validate_sample(self._beside(value, self.loc))
-        apart = (given - self.loc).unsqueeze(-1)
-        scale = self.scale_tril.expand((*apart.shape[:-2], *self.scale_tril.shape[-2:]))
-        solved = apart.triangular_solve(scale, upper=False)[0].squeeze(-1)
-        size = self.event_shape[0]
-        return (solved.square().sum(-1) + size * math.log(2 * math.pi)) * -0.5 - self._log_volume()
+        distance: Tensor = self._distance(given - self.loc)
+        return (distance + self.event_shape[0] * LOG_TAU) * -0.5 - self._log_volume()
 
     def entropy(self) -> Tensor:
-        return self._log_volume() + self.event_shape[0] * (0.5 + 0.5 * math.log(2 * math.pi))
-
-    @property
-    def covariance_matrix(self) -> Tensor:
-        """The matrix L L^T of the triangle L."""
-        return self.scale_tril @ self.scale_tril.mT
-
-    @property
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance matrix."""
-        return self.scale_tril.cholesky_inverse()
+        made: Tensor = self._log_volume() + self.event_shape[0] * (0.5 + 0.5 * LOG_TAU)
+        return made
 
     @property
     def mean(self) -> Tensor:
