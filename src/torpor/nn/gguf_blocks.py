@@ -51,30 +51,6 @@ def listed(numbers: Tensor, table: tuple[float, ...]) -> Tensor:
 
 
 # --- blocks of 32 ---------------------------------------------------------------------------------
-def q4_0(d: Tensor, qs: Tensor) -> Tensor:
-    return scaled(less(codes(qs, 4), 8), d)
-
-
-def q4_1(d: Tensor, m: Tensor, qs: Tensor) -> Tensor:
-    return scaled(codes(qs, 4), d, m)
-
-
-def q5_0(d: Tensor, qh: Tensor, qs: Tensor) -> Tensor:
-    return scaled(less(codes(qs, 4) | codes(qh, 1, 4) << 4, 16), d)
-
-
-def q5_1(d: Tensor, m: Tensor, qh: Tensor, qs: Tensor) -> Tensor:
-    return scaled(codes(qs, 4) | codes(qh, 1, 4) << 4, d, m)
-
-
-def q8_0(d: Tensor, qs: Tensor) -> Tensor:
-    return scaled(qs, d)
-
-
-def iq4_nl(d: Tensor, qs: Tensor) -> Tensor:
-    return scaled(listed(codes(qs, 4), UNEVEN), d)
-
-
 def mxfp4(e: Tensor, qs: Tensor) -> Tensor:
     """e is 128 more than the exponent of the scale; below 2 the scale is denormal."""
     e = e.cast(dtypes.int32)
@@ -83,10 +59,6 @@ def mxfp4(e: Tensor, qs: Tensor) -> Tensor:
 
 
 # --- blocks of 256, whose scales are in codes too -------------------------------------------------
-def q2_k(scales: Tensor, qs: Tensor, d: Tensor, m: Tensor) -> Tensor:
-    return scaled(codes(qs, 2, 2), scaled(scales & 15, d), -scaled(scales >> 4, m))
-
-
 def q3_k(qh: Tensor, qs: Tensor, scales: Tensor, d: Tensor) -> Tensor:
     both = codes(scales[:, :8], 4) | codes(scales[:, 8:], 2) << 4
     return scaled(less(codes(qs, 2, 2) | codes(qh, 1) << 2, 4), scaled(less(both, 32), d))
@@ -98,18 +70,6 @@ def runs_of_32(scales: Tensor, d: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
     first = (low & 63).cat(high & 15 | low >> 6 << 4, dim=1)
     second = (middle & 63).cat(high >> 4 | middle >> 6 << 4, dim=1)
     return scaled(first, d), -scaled(second, m)
-
-
-def q4_k(d: Tensor, m: Tensor, scales: Tensor, qs: Tensor) -> Tensor:
-    return scaled(codes(qs, 4, 4), *runs_of_32(scales, d, m))
-
-
-def q5_k(d: Tensor, m: Tensor, scales: Tensor, qh: Tensor, qs: Tensor) -> Tensor:
-    return scaled(codes(qs, 4, 4) | codes(qh, 1) << 4, *runs_of_32(scales, d, m))
-
-
-def q6_k(qs: Tensor, qh: Tensor, scales: Tensor, d: Tensor) -> Tensor:
-    return scaled(less(codes(qs, 4, 2) | codes(qh, 2, 2) << 4, 32), scaled(scales, d))
 
 
 def iq4_xs(d: Tensor, high: Tensor, low: Tensor, qs: Tensor) -> Tensor:
@@ -131,34 +91,44 @@ def trits(data: Tensor, count: int) -> Tensor:
     return made
 
 
-def tq2_0(qs: Tensor, d: Tensor) -> Tensor:
-    return scaled(less(codes(qs, 2, 2), 1), d)
-
-
 UNEVEN: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 HALVES: Final = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # halves of FP4's
-D, M, SCALES = ("d", "<f2", (1,)), ("m", "<f2", (1,)), ("scales", "u1", (12,))
 
 
-def _bytes(name: str, count: int, code: str = "u1") -> tuple[str, str, tuple[int, ...]]:
-    return name, code, (count,)
+def _block(size: int, fields: str, numbers: Callable[..., Tensor]) -> Block:
+    """`fields`: names, d and m of a half, others with how many bytes, signed ones behind an i."""
+    made = list[tuple[Any, ...]]()
+    for word in fields.split():
+        name, _, count = word.partition(":")
+        kind = "<f2" if not count else "i1" if count[0] == "i" else "u1"
+        made.append((name, kind, (int(count.lstrip("i") or 1),)))
+    return Block(size, made, numbers)
 
 
 # By the number that the format has for them.
 BLOCKS: Final = {
-    2: Block(32, [D, _bytes("qs", 16)], q4_0),
-    3: Block(32, [D, M, _bytes("qs", 16)], q4_1),
-    6: Block(32, [D, _bytes("qh", 4), _bytes("qs", 16)], q5_0),
-    7: Block(32, [D, M, _bytes("qh", 4), _bytes("qs", 16)], q5_1),
-    8: Block(32, [D, _bytes("qs", 32, "i1")], q8_0),
-    10: Block(256, [_bytes("scales", 16), _bytes("qs", 64), D, M], q2_k),
-    11: Block(256, [_bytes("qh", 32), _bytes("qs", 64), SCALES, D], q3_k),
-    12: Block(256, [D, M, SCALES, _bytes("qs", 128)], q4_k),
-    13: Block(256, [D, M, SCALES, _bytes("qh", 32), _bytes("qs", 128)], q5_k),
-    14: Block(256, [_bytes("qs", 128), _bytes("qh", 64), _bytes("scales", 16, "i1"), D], q6_k),
-    20: Block(32, [D, _bytes("qs", 16)], iq4_nl),
-    23: Block(256, [D, _bytes("high", 2), _bytes("low", 4), _bytes("qs", 128)], iq4_xs),
-    34: Block(256, [_bytes("qs", 48), _bytes("qh", 4), D], tq1_0),
-    35: Block(256, [_bytes("qs", 64), D], tq2_0),
-    39: Block(32, [_bytes("e", 1), _bytes("qs", 16)], mxfp4),
-}
+    2: _block(32, "d qs:16", lambda d, qs: scaled(less(codes(qs, 4), 8), d)),  # Q4_0
+    3: _block(32, "d m qs:16", lambda d, m, qs: scaled(codes(qs, 4), d, m)),  # Q4_1
+    6: _block(32, "d qh:4 qs:16",  # Q5_0
+              lambda d, qh, qs: scaled(less(codes(qs, 4) | codes(qh, 1, 4) << 4, 16), d)),
+    7: _block(32, "d m qh:4 qs:16",  # Q5_1
+              lambda d, m, qh, qs: scaled(codes(qs, 4) | codes(qh, 1, 4) << 4, d, m)),
+    8: _block(32, "d qs:i32", lambda d, qs: scaled(qs, d)),  # Q8_0
+    10: _block(256, "scales:16 qs:64 d m",  # Q2_K
+               lambda scales, qs, d, m: scaled(
+                   codes(qs, 2, 2), scaled(scales & 15, d), -scaled(scales >> 4, m))),
+    11: _block(256, "qh:32 qs:64 scales:12 d", q3_k),
+    12: _block(256, "d m scales:12 qs:128",  # Q4_K
+               lambda d, m, scales, qs: scaled(codes(qs, 4, 4), *runs_of_32(scales, d, m))),
+    13: _block(256, "d m scales:12 qh:32 qs:128",  # Q5_K
+               lambda d, m, scales, qh, qs: scaled(
+                   codes(qs, 4, 4) | codes(qh, 1) << 4, *runs_of_32(scales, d, m))),
+    14: _block(256, "qs:128 qh:64 scales:i16 d",  # Q6_K
+               lambda qs, qh, scales, d: scaled(
+                   less(codes(qs, 4, 2) | codes(qh, 2, 2) << 4, 32), scaled(scales, d))),
+    20: _block(32, "d qs:16", lambda d, qs: scaled(listed(codes(qs, 4), UNEVEN), d)),  # IQ4_NL
+    23: _block(256, "d high:2 low:4 qs:128", iq4_xs),
+    34: _block(256, "qs:48 qh:4 d", tq1_0),
+    35: _block(256, "qs:64 d", lambda qs, d: scaled(less(codes(qs, 2, 2), 1), d)),  # TQ2_0
+    39: _block(32, "e:1 qs:16", mxfp4),
+}  # fmt: skip

@@ -123,11 +123,9 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     if len(shape) not in (3, 4, 5) or shape[0] % groups:
         raise ShapeError(f"no weights of a convolution in {groups} groups: {shape}")
     each = shape[0] // groups
-    centre = math.prod(shape[2:]) // 2 if all(n % 2 for n in shape[2:]) else None
-    if centre is None:
-        centre = 0
-        for size in shape[2:]:
-            centre = centre * size + size // 2
+    centre = 0
+    for size in shape[2:]:
+        centre = centre * size + size // 2
     line = Tensor.arange(math.prod(shape[2:])).eq(centre).float()
     channels = Tensor.eye(each, shape[1]).repeat(groups, 1)
     return _fill(tensor, (channels.unsqueeze(2) * line).reshape(shape))

@@ -33,7 +33,7 @@ class RNNBase(Renewable):
 
     gates: ClassVar[int]  # what a step computes of its input and of the hidden state
     kept: ClassVar[int] = 1  # tensors that a step hands to the next, the hidden state first
-    kind: ClassVar[str]
+    kind: Any  # which of the `RULES` a step is
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class RNNBase(Renewable):
         names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh", "weight_hr")
         weights = [attribute(self, name + suffix, None) for name in names]
         own = type(self).step is not RNNBase.step
-        run: Any = partial(_scanned, self.step) if own else partial(_run, self._kind())
+        run: Any = partial(_scanned, self.step) if own else partial(_run, self.kind)
         back = suffix.endswith("_reverse")
         outputs, *end = run(back, sequence, inside, *weights, *state)
         return outputs, tuple(end)
@@ -154,15 +154,11 @@ class RNNBase(Renewable):
         self.hidden_size = rows // self.gates
         self.proj_size = len(weights[len(names) - 1]) if "weight_hr" in names else 0
 
-    def _kind(self) -> str:
-        """Which of the `RULES` a step is."""
-        return self.kind
-
     def step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
         """The next state, of what comes of the input and of the hidden state: both
         [batch, gates * hidden_size].
         """
-        return RULES[self._kind()](inputs, hidden, state)
+        return RULES[self.kind](inputs, hidden, state)
 
 
 def _parts(state: Any) -> State:
@@ -212,12 +208,15 @@ def _known(nonlinearity: str) -> str:
     return nonlinearity
 
 
+_by_nonlinearity = property(lambda self: f"RNN {self.nonlinearity}")
+
+
 class RNN(RNNBase):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it. Elman, "Finding structure in time",
     1990.
     """
 
-    gates = 1
+    gates, kind = 1, _by_nonlinearity
 
     def __init__(
         self,
@@ -234,9 +233,6 @@ class RNN(RNNBase):
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
-
-    def _kind(self) -> str:
-        return f"RNN {self.nonlinearity}"
 
 
 class LSTM(RNNBase):
@@ -287,7 +283,7 @@ class RNNCellBase(Renewable):
 
     gates: ClassVar[int]
     kept: ClassVar[int] = 1
-    kind: ClassVar[str]
+    kind: Any
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
         self.input_size, self.hidden_size = input_size, hidden_size
@@ -307,27 +303,20 @@ class RNNCellBase(Renewable):
         _check_state(given, [shape] * self.kept, [])
         inputs = x.linear(self.weight_ih, self.bias_ih)
         hidden = given[0].linear(self.weight_hh, self.bias_hh)
-        after = RULES[self._kind()](inputs, hidden, given)
+        after = RULES[self.kind](inputs, hidden, given)
         return after if self.kept > 1 else after[0]
-
-    def _kind(self) -> str:
-        """Which of the `RULES` a step is."""
-        return self.kind
 
 
 class RNNCell(RNNCellBase):
     """A step of `RNN`."""
 
-    gates = 1
+    gates, kind = 1, _by_nonlinearity
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
     ):
         self.nonlinearity = _known(nonlinearity)
         super().__init__(input_size, hidden_size, bias)
-
-    def _kind(self) -> str:
-        return f"RNN {self.nonlinearity}"
 
 
 class LSTMCell(RNNCellBase):
@@ -354,23 +343,13 @@ def _over_layers(name: str, layer: type[RNNBase], **options: Any) -> Callable[..
         if packed:  # then the arguments are one further on
             input = PackedSequence(input, hx)
             hx, params, has_biases, num_layers, dropout, train, bidirectional = (
-                params,
-                has_biases,
-                num_layers,
-                dropout,
-                train,
-                bidirectional,
-                batch_first,
-            )
+                params, has_biases, num_layers, dropout, train, bidirectional, batch_first
+            )  # fmt: skip
         made: Any = layer.__new__(layer)
         vars(made).update(
-            num_layers=num_layers,
-            bidirectional=bidirectional,
-            dropout=dropout,
-            training=train,
-            batch_first=not packed and batch_first,
-            **options,
-        )
+            num_layers=num_layers, bidirectional=bidirectional, dropout=dropout, training=train,
+            batch_first=not packed and batch_first, **options,
+        )  # fmt: skip
         made.hold(params, has_biases)
         output, ends = made(input, hx)
         return (output.data if packed else output, *_parts(ends))
@@ -392,14 +371,9 @@ def _of_cell(name: str, cell: type[RNNCellBase], **options: Any) -> Callable[...
     ) -> Any:  # fmt: skip
         made: Any = cell.__new__(cell)
         vars(made).update(
-            weight_ih=w_ih,
-            weight_hh=w_hh,
-            bias_ih=b_ih,
-            bias_hh=b_hh,
-            input_size=w_ih.shape[-1],
-            hidden_size=w_hh.shape[-1],
-            **options,
-        )
+            weight_ih=w_ih, weight_hh=w_hh, bias_ih=b_ih, bias_hh=b_hh,
+            input_size=w_ih.shape[-1], hidden_size=w_hh.shape[-1], **options,
+        )  # fmt: skip
         return made(input, hx)
 
     function.__name__ = function.__qualname__ = name

@@ -278,26 +278,6 @@ def _both(left: Any, right: Any) -> tuple[Any, Any, Any, Any]:
     return x, y, u, v
 
 
-def _add(left: Any, right: Any) -> Any:
-    return paired(left._re + right._re, left._im + right._im)
-
-
-def _subtract(left: Any, right: Any) -> Any:
-    return paired(left._re - right._re, left._im - right._im)
-
-
-def _multiply(left: Any, right: Any) -> Any:
-    return paired(*multiply(left._re, left._im, right._re, right._im))
-
-
-def _divide(left: Any, right: Any) -> Any:
-    return paired(*divide(*_both(left, right)))
-
-
-def _power(left: Any, right: Any) -> Any:
-    return paired(*power(*_both(left, right)))
-
-
 def _repeated(base: Any, exponent: int) -> Any:
     """base^exponent by squares; 1 for 0."""
     made = None
@@ -311,19 +291,16 @@ def _repeated(base: Any, exponent: int) -> Any:
     return made.clone() if made is base else made
 
 
-def _equal(left: Any, right: Any) -> Any:
-    return left._re.eq(right._re) & left._im.eq(right._im)
-
-
-def _differ(left: Any, right: Any) -> Any:
-    return left._re.ne(right._re) | left._im.ne(right._im)
-
-
 def _refused(left: Any, right: Any) -> NoReturn:
     raise located(DTypeError("this operation does not take complex numbers"), (left, right))
 
 
 _OPERATIONS: Final[dict[Ops, Callable[[Any, Any], Any]]] = {
-    Ops.ADD: _add, Ops.SUB: _subtract, Ops.MUL: _multiply, Ops.FDIV: _divide, Ops.POW: _power,
-    Ops.CMPEQ: _equal, Ops.CMPNE: _differ,
-}  # fmt: skip
+    Ops.ADD: lambda x, y: paired(x._re + y._re, x._im + y._im),
+    Ops.SUB: lambda x, y: paired(x._re - y._re, x._im - y._im),
+    Ops.MUL: lambda x, y: paired(*multiply(x._re, x._im, y._re, y._im)),
+    Ops.FDIV: lambda x, y: paired(*divide(*_both(x, y))),
+    Ops.POW: lambda x, y: paired(*power(*_both(x, y))),
+    Ops.CMPEQ: lambda x, y: x._re.eq(y._re) & x._im.eq(y._im),
+    Ops.CMPNE: lambda x, y: x._re.ne(y._re) | x._im.ne(y._im),
+}

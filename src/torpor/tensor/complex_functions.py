@@ -106,37 +106,24 @@ def _far(x: Any, y: Any) -> tuple[Any, Any, Any, Any]:
 def asin(x: Any, y: Any) -> Parts:
     """Kahan's: from the roots of 1 - z and 1 + z."""
     far, size, u, v = _far(x, y)
-    real, imag = _asin(u, v)
+    (a, b), (c, d) = sqrt(1 - u, -v), sqrt(1 + u, v)
+    real, imag = u.atan2(a * c - b * d), (a * d - b * c).asinh()
     return far.where(x.atan2(y.abs()), real), far.where(size.copysign(y), imag)
-
-
-def _asin(x: Any, y: Any) -> Parts:
-    (a, b), (c, d) = sqrt(1 - x, -y), sqrt(1 + x, y)
-    return x.atan2(a * c - b * d), (a * d - b * c).asinh()
 
 
 def acos(x: Any, y: Any) -> Parts:
     """Kahan's: from the roots of 1 - z and 1 + z."""
     far, size, u, v = _far(x, y)
-    real, imag = _acos(u, v)
+    (a, b), (c, d) = sqrt(1 - u, -v), sqrt(1 + u, v)
+    real, imag = 2 * a.atan2(c), (c * b - d * a).asinh()
     return far.where(y.abs().atan2(x), real), far.where(size.copysign(-y), imag)
-
-
-def _acos(x: Any, y: Any) -> Parts:
-    (a, b), (c, d) = sqrt(1 - x, -y), sqrt(1 + x, y)
-    return 2 * a.atan2(c), (c * b - d * a).asinh()
 
 
 def acosh(x: Any, y: Any) -> Parts:
     """Kahan's: from the roots of z - 1 and z + 1."""
     far, size, u, v = _far(x, y)
-    real, imag = _acosh(u, v)
-    return far.where(size, real), far.where(y.atan2(x), imag)
-
-
-def _acosh(x: Any, y: Any) -> Parts:
-    (a, b), (c, d) = sqrt(x - 1, y), sqrt(x + 1, y)
-    return (a * c + b * d).asinh(), 2 * b.atan2(c)
+    (a, b), (c, d) = sqrt(u - 1, v), sqrt(u + 1, v)
+    return far.where(size, (a * c + b * d).asinh()), far.where(y.atan2(x), 2 * b.atan2(c))
 
 
 def atanh(x: Any, y: Any) -> Parts:
@@ -192,10 +179,6 @@ def scaled(function: Callable[[Any, Any], Parts], factor: float) -> Callable[[An
     return made
 
 
-def _cos(x: Any, y: Any) -> Parts:
-    return cosh(-y, x)
-
-
 def _exp2(x: Any, y: Any) -> Parts:
     size, turn = x.exp2(), y * math.log(2)
     return size * turn.cos(), size * turn.sin()
@@ -206,15 +189,12 @@ def _sigmoid(x: Any, y: Any) -> Parts:
     return (1 + u) / 2, v / 2
 
 
-def _rsqrt(x: Any, y: Any) -> Parts:
-    return divide(x * 0 + 1, y * 0, *sqrt(x, y))
-
-
 _OF_PARTS: Final[dict[str, Callable[[Any, Any], Parts]]] = {
     "exp": exp, "exp2": _exp2, "expm1": expm1, "log": log, "log1p": log1p,
     "log2": scaled(log, 1 / math.log(2)), "log10": scaled(log, 1 / math.log(10)),
-    "sqrt": sqrt, "rsqrt": _rsqrt, "sinh": sinh, "cosh": cosh, "tanh": tanh,
-    "sin": turned(sinh), "cos": _cos, "tan": turned(tanh),
+    "sqrt": sqrt, "rsqrt": lambda x, y: divide(x * 0 + 1, y * 0, *sqrt(x, y)),
+    "sinh": sinh, "cosh": cosh, "tanh": tanh,
+    "sin": turned(sinh), "cos": lambda x, y: cosh(-y, x), "tan": turned(tanh),
     "asin": asin, "acos": acos, "atan": turned(atanh), "asinh": turned(asin), "acosh": acosh,
     "atanh": atanh, "sigmoid": _sigmoid,
 }  # fmt: skip

@@ -103,14 +103,10 @@ def _both(name: str) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def method(self: Any, *arguments: Any, **options: Any) -> Any:
-        made = [
-            function(
-                part,
-                *(_part(one, number) for one in arguments),
-                **{key: _part(one, number) for key, one in options.items()},
-            )
-            for number, part in enumerate(parts_of(self))
-        ]
+        made = []
+        for number, part in enumerate(parts_of(self)):
+            given = {key: _part(one, number) for key, one in options.items()}
+            made.append(function(part, *(_part(one, number) for one in arguments), **given))
         return _joined(*made)
 
     return method
@@ -264,11 +260,7 @@ def _to(self: Any, *arguments: Any, **options: Any) -> Any:
     for value in (*arguments, *options.values()):
         if isinstance(value, Handle):
             made = made.to(value.device).cast(value.dtype)
-        elif (
-            hasattr(value, "part")
-            or value is complex
-            or (isinstance(value, str) and value.startswith("complex"))
-        ):
+        elif hasattr(value, "part") or value is complex or str(value).startswith("complex"):
             made = made.cast(value)
         else:
             made = paired(made.real.to(value), made.imag.to(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -30,14 +31,7 @@ class _Rule:
         self._given = [(t.shape, t.dtype) for t in given]
 
     def __call__(self, g: UOp) -> list[UOp | None]:
-        packed: Any = standing_for(g, self._device, grad_enabled())
-        gradients, first = [], 0
-        for shape, dtype in self._made:
-            count = _count(shape)
-            part = packed.narrow(0, first, count).reshape(shape)
-            gradients.append(part.cast(dtype))
-            first += count
-        found = self._backward(*gradients)
+        found = self._backward(*_apart(standing_for(g, self._device, grad_enabled()), self._made))
         found = found if isinstance(found, tuple | list) else (found,)
         if len(found) != len(self._given):
             what = f"gradients of {len(self._given)} tensors are needed, not {len(found)}"
@@ -48,11 +42,13 @@ class _Rule:
         ]
 
 
-def _count(shape: Sequence[Any]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
+def _apart(packed: Any, kinds: Sequence[tuple[Any, Any]]) -> Iterator[Any]:
+    """The tensors of these shapes and formats that lie one after the other in a vector."""
+    first = 0
+    for shape, dtype in kinds:
+        count = math.prod(shape)
+        yield packed.narrow(0, first, count).reshape(shape).cast(dtype)
+        first += count
 
 
 def ruled(backward: Backward, given: Sequence[Any], made: Sequence[Any]) -> list[Any]:
@@ -63,13 +59,8 @@ def ruled(backward: Backward, given: Sequence[Any], made: Sequence[Any]) -> list
     if len(made) > 1:
         packed = packed.cat(*[t.detach().cast(wide).reshape(-1) for t in made[1:]])
     packed = derive(_custom, (packed, *given), rule)
-    results, first = [], 0
-    for tensor in made:
-        count = _count(tensor.shape)
-        part = packed.narrow(0, first, count).reshape(tensor.shape).cast(tensor.dtype)
-        results.append(derive(_same, (tensor.detach(), part)))
-        first += count
-    return results
+    parts = _apart(packed, rule._made)
+    return [derive(_same, (one.detach(), part)) for one, part in zip(made, parts, strict=True)]
 
 
 def _custom(value: UOp, *rest: Any) -> UOp:
@@ -290,8 +281,7 @@ class Hooked(Handle):
         60.0
         """
         if not self.requires_grad:
-            what = "a hook needs a tensor that requires a gradient"
-            raise located(GradientError(what), (self,))
+            raise located(GradientError("a hook needs a tensor that requires a gradient"), (self,))
         device, node = self._storage.device, self._current()
 
         def on_nodes(g: UOp) -> UOp:

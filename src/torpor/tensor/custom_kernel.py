@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -82,10 +83,7 @@ class Memory:
     def parameter(self) -> UOp:
         """What stands for it; numbered in the order of first use."""
         if self._memory is None:
-            count = 1
-            for size in self.shape:
-                count *= size
-            slot = ParamArg(self._loops._parameter(), count)
+            slot = ParamArg(self._loops._parameter(), math.prod(self.shape))
             self._memory = UOp(Ops.PARAM, self.dtype, (), slot)
         return self._memory
 
@@ -114,8 +112,7 @@ class Memory:
     def _place(self, indices: Index | tuple[Index, ...]) -> UOp:
         given = indices if isinstance(indices, tuple) else (indices,)
         if len(given) != len(self.shape):
-            what = f"{len(given)} indices for memory of shape {self.shape} in a kernel"
-            raise ShapeError(what)
+            raise ShapeError(f"{len(given)} indices for memory of shape {self.shape} in a kernel")
         places = [UOp.index_const(one) if isinstance(one, int) else one.cast(dtypes.index)
                   for one in given]  # fmt: skip
         inside: tuple[UOp, ...] = ()

@@ -114,37 +114,18 @@ def whole_power(base: Tensor, exponent: Tensor) -> Tensor:
     return result
 
 
-def _square(operand: Any) -> Tensor:
-    floats = operand.cast(float_dtype(operand.dtype))
-    return floats * floats
-
-
-def _itself(operand: Any) -> Tensor:
+def _floats(operand: Any) -> Any:
     return operand.cast(float_dtype(operand.dtype))
-
-
-def _reciprocal(operand: Any) -> Tensor:
-    return 1 / operand
-
-
-def _root(operand: Any) -> Tensor:
-    made: Tensor = operand.sqrt()
-    return made
-
-
-def _inverse_root(operand: Any) -> Tensor:
-    made: Tensor = operand.rsqrt()
-    return made
 
 
 # As in PyTorch and NumPy, x ** 0.5 is sqrt(x), also at -0.0 and -infinity, where powers by tensors
 # are +0.0 and +infinity.
 SIMPLE_POWERS: Final[dict[Any, Callable[[Any], Tensor]]] = {
-    1: _itself,
-    2: _square,
-    -1: _reciprocal,
-    0.5: _root,
-    -0.5: _inverse_root,
+    1: _floats,
+    2: lambda operand: (floats := _floats(operand)) * floats,
+    -1: lambda operand: 1 / operand,
+    0.5: lambda operand: operand.sqrt(),
+    -0.5: lambda operand: operand.rsqrt(),
 }
 
 

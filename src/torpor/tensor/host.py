@@ -155,28 +155,14 @@ def _reshape(node: UOp, array: Array) -> Array:
     return array.reshape(shape)
 
 
-def _permute(node: UOp, array: Array) -> Array:
-    return array.transpose(node.arg)
-
-
-def _expand(node: UOp, array: Array) -> Array:
-    return np.broadcast_to(array, known_shape(node.arg))
-
-
-def _shrink(node: UOp, array: Array) -> Array:
-    return array[tuple(slice(known_size(a), known_size(b)) for a, b in node.arg)]
-
-
-def _flip(node: UOp, array: Array) -> Array:
-    return array[tuple(slice(None, None, -1 if flipped else 1) for flipped in node.arg)]
-
-
 _MOVES: Final[dict[Ops, Callable[[UOp, Array], Array]]] = {
     Ops.RESHAPE: _reshape,
-    Ops.PERMUTE: _permute,
-    Ops.EXPAND: _expand,
-    Ops.SHRINK: _shrink,
-    Ops.FLIP: _flip,
+    Ops.PERMUTE: lambda node, array: array.transpose(node.arg),
+    Ops.EXPAND: lambda node, array: np.broadcast_to(array, known_shape(node.arg)),
+    Ops.SHRINK: lambda node, array: array[
+        tuple(slice(known_size(a), known_size(b)) for a, b in node.arg)
+    ],
+    Ops.FLIP: lambda node, array: array[tuple(slice(None, None, -1 if f else 1) for f in node.arg)],
 }
 
 

@@ -34,6 +34,18 @@ def depends_on_step(node: UOp) -> bool:
     return any(not isinstance(number, tuple) or number[0] != ARGUMENT for number in slots)
 
 
+class Nobody(Watcher):
+    """Watches nothing."""
+
+    def _nothing(self, *_: Any) -> Any: ...
+
+    made = viewed = touch = writing = turned = read = _nothing  # type: ignore[assignment]
+    differentiated = forgot = drew = _nothing  # type: ignore[assignment]
+
+    def stands_for(self, node: UOp, value: UOp) -> bool:
+        return True
+
+
 class Inside(Watcher):
     """Watches a function that may change only what it makes; hands all else on to whoever watches
     around it. `what` is called so in errors.
@@ -42,7 +54,7 @@ class Inside(Watcher):
     what: str
 
     def __init__(self) -> None:
-        self.outer = watcher() if active else None
+        self.outer = watcher() or Nobody()
         self.own: dict[int, Any] = {}
 
     @contextmanager
@@ -53,7 +65,7 @@ class Inside(Watcher):
         try:
             yield
         finally:
-            if self.outer is None:
+            if isinstance(self.outer, Nobody):
                 active.pop(thread, None)
             else:
                 active[thread] = self.outer
@@ -67,55 +79,48 @@ class Inside(Watcher):
 
     def made(self, storage: Any) -> None:
         self.own[id(storage)] = storage
-        if self.outer is not None:
-            self.outer.made(storage)
+        self.outer.made(storage)
 
     def viewed(self, view: Handle) -> None:
-        if self.outer is not None:
-            self.outer.viewed(view)
+        self.outer.viewed(view)
 
     def touch(self, handle: Handle) -> None:
-        if self.outer is not None and not self.is_own(handle):
+        if not self.is_own(handle):
             self.outer.touch(handle)
 
     def writing(self, handle: Handle) -> None:
         if not self.is_own(handle):
             self.refuse(handle, "it cannot write to a tensor from outside")
-        if self.outer is not None:
-            self.outer.writing(handle)
+        self.outer.writing(handle)
 
     def turned(self, handle: Handle) -> None:
         if not self.is_own(handle):
             self.refuse(handle, "it cannot make another view of a tensor from outside")
-        if self.outer is not None:
-            self.outer.turned(handle)
+        self.outer.turned(handle)
 
     def read(self, handle: Handle) -> None:
-        if self.outer is not None:
-            self.outer.read(handle)
+        self.outer.read(handle)
 
     def differentiated(self, leaf: Handle | None) -> None:
-        if leaf is not None and not self.is_own(leaf):
-            self.refuse(leaf, "it cannot set .grad of a tensor from outside")
-        if self.outer is not None:
-            self.outer.differentiated(leaf)
+        if leaf is not None:
+            self.forgot(leaf)
+        self.outer.differentiated(leaf)
 
     def forgot(self, leaf: Handle) -> None:
         if not self.is_own(leaf):
             self.refuse(leaf, "it cannot set .grad of a tensor from outside")
 
     def draws(self, rounds: int) -> int:
-        return rounds if self.outer is None else self.outer.draws(rounds)
+        return self.outer.draws(rounds)
 
     def numbered(self, rounds: int) -> UOp | None:
-        return None if self.outer is None else self.outer.numbered(rounds)
+        return self.outer.numbered(rounds)
 
     def drew(self, generator: Any, state: Any) -> None:
-        if self.outer is not None:
-            self.outer.drew(generator, state)
+        self.outer.drew(generator, state)
 
     def stands_for(self, node: UOp, value: UOp) -> bool:
-        return self.outer is None or self.outer.stands_for(node, value)
+        return self.outer.stands_for(node, value)
 
 
 class UnknownValueError(ValueRangeError):
@@ -183,10 +188,10 @@ class Example(Inside):
         if not self.same:
             what = "vmap: random numbers are drawn; say randomness='different' or 'same'"
             raise ValueRangeError(what)
-        return rounds if self.step.outer is None else self.step.outer.draws(rounds)
+        return self.step.outer.draws(rounds)
 
     def numbered(self, rounds: int) -> UOp | None:
-        return None if self.step.outer is None else self.step.outer.numbered(rounds)
+        return self.step.outer.numbered(rounds)
 
 
 class Branch(Inside):

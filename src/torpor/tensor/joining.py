@@ -190,14 +190,10 @@ def _parts_and_axis(tensors: tuple[Any, ...], axis: int) -> tuple[list[Any], int
     given = list(tensors)
     if len(given) > 1 and isinstance(given[-1], int):
         axis = given.pop()
-    if (
-        given
-        and isinstance(given[0], Handle)
-        and len(given) > 1
-        and not isinstance(given[1], Handle)
-    ):
+    kinds = [isinstance(one, Handle) for one in given[:2]]
+    if kinds == [True, False]:
         given = [given[0], *given[1]]
-    elif len(given) == 1 and not isinstance(given[0], Handle):
+    elif len(given) == 1 and not kinds[0]:
         given = list(given[0])
     if not given or not all(isinstance(part, Handle) for part in given):
         raise ShapeError(f"expected tensors to join, got {given!r:.60}")

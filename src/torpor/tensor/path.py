@@ -28,18 +28,6 @@ def detached(node: UOp) -> UOp:
     return UOp(Ops.DETACH, node.dtype, (recall(node) or node,))
 
 
-def _detach(node: UOp, _: str | None) -> UOp:
-    return detached(node)
-
-
-def _stride(node: UOp, axis_and_step: tuple[int, int]) -> UOp:
-    return build.stride_axis(node, *axis_and_step)
-
-
-def _window(node: UOp, arguments: tuple[int, int, int]) -> UOp:
-    return build.window(node, *arguments)
-
-
 # `node` moved by one step of a kind.
 FORWARD: Final[dict[str, Callable[[UOp, Any], UOp]]] = {
     "reshape": build.reshape,
@@ -48,11 +36,11 @@ FORWARD: Final[dict[str, Callable[[UOp, Any], UOp]]] = {
     "shrink": build.shrink,
     "pad": build.pad,
     "flip": build.flip,
-    "stride": _stride,
-    "window": _window,
+    "stride": lambda node, axis_and_step: build.stride_axis(node, *axis_and_step),
+    "window": lambda node, arguments: build.window(node, *arguments),
     "bitcast": build.bitcast,
     "leaf": _leaf,
-    "detach": _detach,
+    "detach": lambda node, _: detached(node),
     "again": build.again,
     "alias": build.alias,
 }
@@ -143,10 +131,6 @@ def backward(path: Step | None, value: UOp, base: UOp) -> tuple[UOp, UOp | None]
     return value, mask
 
 
-def _unreshape(step: Step, value: UOp) -> UOp:
-    return build.reshape(value, step.before[0])
-
-
 def _unpermute(step: Step, value: UOp) -> UOp:
     places = {axis: place for place, axis in enumerate(step.arg)}
     return build.permute(value, tuple(places[axis] for axis in range(len(step.arg))))
@@ -184,10 +168,6 @@ def _unpad(step: Step, value: UOp) -> UOp:
     return build.shrink(value, pairs)
 
 
-def _unflip(step: Step, value: UOp) -> UOp:
-    return build.flip(value, step.arg)
-
-
 def _unstride(step: Step, value: UOp) -> UOp:
     """x[::s] back: each element followed by s-1 that are not written, then cut to size."""
     axis, stride = step.arg
@@ -210,12 +190,12 @@ def _unwindow(step: Step, value: UOp) -> UOp:
 
 
 _INVERSE: Final[dict[str, Callable[[Step, UOp], UOp]]] = {
-    "reshape": _unreshape,
+    "reshape": lambda step, value: build.reshape(value, step.before[0]),
     "permute": _unpermute,
     "expand": _unexpand,
     "shrink": _unshrink,
     "pad": _unpad,
-    "flip": _unflip,
+    "flip": lambda step, value: build.flip(value, step.arg),
     "stride": _unstride,
     "window": _unwindow,
 }

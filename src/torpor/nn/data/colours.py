@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from torpor.base.errors import ValueRangeError
-from torpor.nn.data.pictures import Compose, Transform, as_before, drawn, grey, placed
+from torpor.nn.data.pictures import Compose, Sometimes, Transform, as_before, drawn, grey, placed
 from torpor.tensor.operands import choose
 from torpor.tensor.spelling import pair, within
 
@@ -107,27 +107,17 @@ class RandomApply(Compose):
         return choose(drawn(flat) < self.p, super().forward(flat), flat).reshape(x.shape)
 
 
-class _Sometimes(Transform):
-    function: Callable[..., Any]
-
-    def __init__(self, strength: Any = None, p: float = 0.5):
-        within("a probability", p, 0, 1)
-        self.strength, self.p = strength, p
-
-    def change(self, x: Any) -> Any:
-        return choose(drawn(x) < self.p, type(self).function(x, self.strength), x)
-
-
 def _sometimes(name: str, about: str, function: Any, parameter: str | None = None) -> Any:
     def begin(self: Any, *arguments: Any, **options: Any) -> None:
-        if parameter is None:
-            _Sometimes.__init__(self, None, *arguments, **options)
-            return
-        names = dict(zip((parameter, "p"), arguments, strict=False), **options)
-        _Sometimes.__init__(self, names.pop(parameter), **names)
+        given = dict(zip((parameter or "p", "p"), arguments, strict=False), **options)
+        self.strength = given.pop(parameter) if parameter else None
+        Sometimes.__init__(self, **given)
 
-    members = {"__doc__": about, "__module__": __name__, "__init__": begin}
-    return type(name, (_Sometimes,), {**members, "function": staticmethod(function)})
+    def _changed(self: Any, x: Any) -> Any:
+        return function(x, self.strength)
+
+    members = {"__doc__": about, "__module__": __name__, "__init__": begin, "_changed": _changed}
+    return type(name, (Sometimes,), members)
 
 
 RandomInvert = _sometimes("RandomInvert", "Light and dark swapped, with a probability.", inverted)
@@ -147,15 +137,14 @@ RandomAdjustSharpness = _sometimes(
 )  # fmt: skip
 
 
-class RandomGrayscale(Transform):
+class RandomGrayscale(Sometimes):
     """All channels grey, with a probability."""
 
     def __init__(self, p: float = 0.1):
-        within("a probability", p, 0, 1)
-        self.p = p
+        super().__init__(p)
 
-    def change(self, x: Any) -> Any:
-        return choose(drawn(x) < self.p, as_before(grey(x), x), x)
+    def _changed(self, x: Any) -> Any:
+        return as_before(grey(x), x)
 
 
 class ColorJitter(Transform):

@@ -14,6 +14,7 @@ from torpor.nn.data.datasets import IterableDataset
 from torpor.nn.data.samplers import BatchSampler, RandomSampler, SequentialSampler
 from torpor.nn.data.workers import Task, Workers, fetched
 from torpor.tensor import Generator, Tensor
+from torpor.tensor.differentiate import map_tree
 from torpor.tensor.random import take_draws
 from torpor.tensor.spelling import within
 
@@ -69,15 +70,11 @@ def _same(sample: Any) -> Any:
 
 def _tensors(value: Any) -> Any:
     """The value with tensors for arrays."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-        return Tensor(value)
-    if isinstance(value, dict):
-        return {key: _tensors(one) for key, one in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_tensors, value))
-    if isinstance(value, list | tuple):
-        return type(value)(map(_tensors, value))
-    return value
+
+    def each(one: Any) -> Any:
+        return Tensor(one) if isinstance(one, np.ndarray) and one.dtype.kind in "biufc" else one
+
+    return map_tree(each, value)
 
 
 def _shown(batches: Iterator[Any], total: int | None) -> Iterator[Any]:

@@ -173,18 +173,28 @@ def room(x: Any, size: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-# --- places ---------------------------------------------------------------------------------------
-class RandomHorizontalFlip(Transform):
-    """Left and right swapped, with a probability."""
-
-    axis = -1
+class Sometimes(Transform):
+    """A transform with a probability: `_changed` gets what `change` does."""
 
     def __init__(self, p: float = 0.5):
         within("a probability", p, 0, 1)
         self.p = p
 
+    def _changed(self, x: Any) -> Any:
+        raise NotImplementedError
+
     def change(self, x: Any) -> Any:
-        return choose(drawn(x) < self.p, x.flip(self.axis), x)
+        return choose(drawn(x) < self.p, self._changed(x), x)
+
+
+# --- places ---------------------------------------------------------------------------------------
+class RandomHorizontalFlip(Sometimes):
+    """Left and right swapped, with a probability."""
+
+    axis = -1
+
+    def _changed(self, x: Any) -> Any:
+        return x.flip(self.axis)
 
 
 class RandomVerticalFlip(RandomHorizontalFlip):

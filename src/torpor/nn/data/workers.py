@@ -17,6 +17,7 @@ import numpy as np
 from torpor.base.errors import TorporError
 from torpor.nn.data.datasets import IterableDataset
 from torpor.tensor import Tensor, manual_seed
+from torpor.tensor.differentiate import map_tree
 
 
 class WorkerError(TorporError, RuntimeError):
@@ -61,15 +62,7 @@ def fetched(dataset: Any, numbers: Any, collate: Callable[[Any], Any]) -> Any:
 
 def without_tensors(value: Any) -> Any:
     """The value with arrays for tensors, as it goes from process to process."""
-    if isinstance(value, Tensor):
-        return value.numpy()
-    if isinstance(value, dict):
-        return {key: without_tensors(one) for key, one in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(without_tensors, value))
-    if isinstance(value, list | tuple):
-        return type(value)(map(without_tensors, value))
-    return value
+    return map_tree(lambda one: one.numpy() if isinstance(one, Tensor) else one, value)
 
 
 def serve(pipe: Connection, task: Task, number: int) -> None:
