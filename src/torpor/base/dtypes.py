@@ -249,6 +249,9 @@ class dtypes:
 
 _ALL: Final = [value for value in vars(dtypes).values() if isinstance(value, DType)]
 _BY_NAME: Final[dict[str, DType]] = {dtype.name: dtype for dtype in _ALL}
+_PYTHON: Final[dict[type, DType]] = {
+    bool: dtypes.bool, int: dtypes.int64, float: dtypes.float32, complex: dtypes.complex64
+}  # fmt: skip
 _ALIASES: Final[dict[str, DType]] = {
     name: value for name, value in vars(dtypes).items() if isinstance(value, DType)
 }
@@ -309,14 +312,8 @@ def _named(value: object) -> DType:
         return value
     if isinstance(value, str):
         return from_name(value.removeprefix("torch.").removeprefix("dtypes."))
-    if value is bool:
-        return dtypes.bool
-    if value is int:
-        return dtypes.int64
-    if value is float:
-        return dtypes.float32
-    if value is complex:
-        return dtypes.complex64
+    if isinstance(value, type) and value in _PYTHON:
+        return _PYTHON[value]
     try:
         return dtypes.from_numpy(value)
     except TypeError as error:

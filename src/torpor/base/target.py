@@ -150,15 +150,8 @@ _TARGETS: Final[dict[str, Target]] = {
     # 1024 work items, the grid, 48 KiB and 4096 bytes of parameters: CUDA C++ Programming Guide,
     # "Technical Specifications" and "Function Parameters".
     "cuda": Target(
-        "cuda",
-        "sm_80",
-        vector_alu=False,
-        groups=True,
-        group_limit=1024,
-        grid=(2**31 - 1, 65535, 65535),
-        local_bytes=49152,
-        parameters=512,
-        missing=_FLOATS_OF_8,
+        "cuda", "sm_80", vector_alu=False, groups=True, group_limit=1024, local_bytes=49152,
+        grid=(2**31 - 1, 65535, 65535), parameters=512, missing=_FLOATS_OF_8,
     ),
     # The least CL_DEVICE_MAX_PARAMETER_SIZE of a full profile: 1024 bytes, 8 each.
     "opencl": Target("opencl", groups=True, parameters=128, missing=_SMALL_FLOATS),
@@ -170,14 +163,10 @@ _TARGETS: Final[dict[str, Target]] = {
     # workgroup memory, 8 storage buffers (variables are uniforms, of which there may be 12, and
     # count here all the same).
     "wgsl": Target(
-        "wgsl",
-        groups=True,
-        grid=(65535, 65535, 65535),
-        local_bytes=16384,
-        parameters=8,
+        "wgsl", groups=True, grid=(65535, 65535, 65535), local_bytes=16384, parameters=8,
         missing=_SMALL_FLOATS | {"float64"},
     ),
-}
+}  # fmt: skip
 
 
 # What the people who write it are used to say.

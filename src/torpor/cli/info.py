@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 from importlib import metadata
@@ -55,10 +56,10 @@ def facts() -> dict[str, Any]:
     }
 
 
-def run_info(as_json: bool) -> int:
+def run_info(arguments: argparse.Namespace) -> int:
     """Print the facts; the exit status."""
     known = facts()
-    if as_json:
+    if arguments.json:
         print(json.dumps(known))
         return 0
     table = Table(show_header=False, box=None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -128,28 +129,21 @@ def number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
 
 
-def positive(text: str) -> int:
-    """An integer from 1 on."""
-    value = number(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("it must be at least 1")
-    return value
+def within(least: int, most: int, otherwise: str) -> Callable[[str], int]:
+    """What reads an integer between two, of which it says so `otherwise`."""
+
+    def read(text: str) -> int:
+        value = number(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(otherwise)
+        return value
+
+    return read
 
 
-def seed(text: str) -> int:
-    """An integer from 0 on, of 64 bits."""
-    value = number(text)
-    if not 0 <= value < 1 << 63:
-        raise argparse.ArgumentTypeError("it must be at least 0, and below 2**63")
-    return value
-
-
-def images(text: str) -> int:
-    """A number of training images: a batch of 64 at least."""
-    value = positive(text)
-    if not 64 <= value <= 8000:
-        raise argparse.ArgumentTypeError("there are 8000, and a batch takes 64")
-    return value
+positive = within(1, sys.maxsize, "it must be at least 1")
+seed = within(0, (1 << 63) - 1, "it must be at least 0, and below 2**63")
+images = within(64, 8000, "there are 8000, and a batch takes 64")
 
 
 def run_command(arguments: argparse.Namespace) -> int:
@@ -159,25 +153,8 @@ def run_command(arguments: argparse.Namespace) -> int:
 
         print(version("torpor"))
         return 0
-    if arguments.command == "demo":
-        from torpor.cli.demo import run_demo
-
-        return run_demo(arguments)
-    if arguments.command == "info":
-        from torpor.cli.info import run_info
-
-        return run_info(arguments.json)
-    if arguments.command == "profile":
-        from torpor.cli.profile import run_profile
-
-        return run_profile(arguments)
-    if arguments.command == "explore":
-        from torpor.cli.explore import run_explore
-
-        return run_explore(arguments)
-    from torpor.cli.cache import run_cache
-
-    return run_cache(arguments)
+    room = importlib.import_module(f"torpor.cli.{arguments.command}")  # what others need is slow
+    return int(getattr(room, f"run_{arguments.command}")(arguments))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ which character.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,10 @@ _COMPARISONS: Final[Mapping[str, Callable[[UOp, UOp], UOp]]] = {
     "==": lambda a, b: a.eq(b),
     "!=": lambda a, b: a.ne(b),
 }
+_EITHER: Final = dict.fromkeys(("or", "|"), operator.or_)
+_BOTH: Final = dict.fromkeys(("and", "&"), operator.and_)
+_SUMS: Final = {"+": operator.add, "-": lambda a, b: a + b * -1}
+_PRODUCTS: Final = {"*": operator.mul, "//": operator.floordiv, "%": operator.mod}
 
 
 class SyntaxFault(ValueError):
@@ -159,21 +164,27 @@ class _Expressions(_Reader):
             raise SyntaxFault("one side is a number, the other a condition", start)
         return condition.where(yes, no)
 
-    def joined(self, word: str, sign: str, below: Callable[[], UOp]) -> UOp:
+    def joined(
+        self, signs: Mapping[str, Callable[[UOp, UOp], UOp]], below: Callable[[], UOp],
+        kind: Callable[[UOp, int], UOp],
+    ) -> UOp:  # fmt: skip
+        """Operands of a kind with signs between them, of which the first binds first."""
         start = self.next.offset
         left = below()
-        while token := self.take(word, sign):
-            left = self.condition(left, start)
+        while token := self.take(*signs):
+            left = kind(left, start)
             right_at = self.next.offset
-            right = self.condition(below(), right_at)
-            left = left & right if token.text in ("and", "&") else left | right
+            right = kind(below(), right_at)
+            if token.text in ("//", "%") and right.vmin <= 0 <= right.vmax:
+                raise SyntaxFault("this may be zero, and something is divided by it", right_at)
+            left = signs[token.text](left, right)
         return left
 
     def either(self) -> UOp:
-        return self.joined("or", "|", self.both)
+        return self.joined(_EITHER, self.both, self.condition)
 
     def both(self) -> UOp:
-        return self.joined("and", "&", self.negation)
+        return self.joined(_BOTH, self.negation, self.condition)
 
     def negation(self) -> UOp:
         if not self.take("not", "~"):
@@ -197,29 +208,10 @@ class _Expressions(_Reader):
         return left if found is None else found
 
     def sum(self) -> UOp:
-        start = self.next.offset
-        left = self.product()
-        while token := self.take("+", "-"):
-            left = self.integer(left, start)
-            right_at = self.next.offset
-            right = self.integer(self.product(), right_at)
-            left = left + right if token.text == "+" else left + right * -1
-        return left
+        return self.joined(_SUMS, self.product, self.integer)
 
     def product(self) -> UOp:
-        start = self.next.offset
-        left = self.unary()
-        while token := self.take("*", "//", "%"):
-            left = self.integer(left, start)
-            right_at = self.next.offset
-            right = self.integer(self.unary(), right_at)
-            if token.text == "*":
-                left = left * right
-            elif right.vmin <= 0 <= right.vmax:
-                raise SyntaxFault("this may be zero, and something is divided by it", right_at)
-            else:
-                left = left // right if token.text == "//" else left % right
-        return left
+        return self.joined(_PRODUCTS, self.unary, self.integer)
 
     def unary(self) -> UOp:
         if not self.take("-"):

@@ -224,21 +224,10 @@ def _check_numbers(numbers: dict[str, Any]) -> None:
             raise TypeError(f"{name} is no number")
 
 
+_PLAIN: Final = (
+    "node file graph rewrite made schedule program run buffer freed jit error mark phase"
+)
 _TAKES: Final[dict[str, Callable[[_Reader, Any], None]]] = {
-    "node": _Reader.node,
-    "process": _Reader.by,
-    "file": _Reader.file,
-    "graph": _Reader.graph,
-    "rewrite": _Reader.rewrite,
-    "pass": _Reader.after_pass,
-    "made": _Reader.made,
-    "schedule": _Reader.schedule,
-    "program": _Reader.program,
-    "run": _Reader.run,
-    "buffer": _Reader.buffer,
-    "freed": _Reader.freed,
-    "jit": _Reader.jit,
-    "error": _Reader.error,
-    "mark": _Reader.mark,
-    "phase": _Reader.phase,
-}
+    "process": _Reader.by, "pass": _Reader.after_pass,
+    **{name: getattr(_Reader, name) for name in _PLAIN.split()},
+}  # fmt: skip
