@@ -63,9 +63,7 @@ def imag(x: Tensor, /) -> Tensor:
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     """Raised to `min`, then lowered to `max`, in the format of x."""
-    if min is None and max is None:
-        return x.clone()
-    return x.clamp(min, max).cast(x.dtype)
+    return x.clone() if min is None and max is None else x.clamp(min, max).cast(x.dtype)
 
 
 def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:

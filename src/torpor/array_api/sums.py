@@ -46,17 +46,13 @@ def _wide(x: Tensor, dtype: DType | None) -> DType | None:
 def sum(x: Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Sums: of integers int64, of unsigned ones uint64."""
     kind = _wide(x, dtype)
-    if _none(axis):
-        return x.unsqueeze(0).sum(0, dtype=kind)
-    return x.sum(axis, keepdims, dtype=kind)
+    return x.unsqueeze(0).sum(0, dtype=kind) if _none(axis) else x.sum(axis, keepdims, dtype=kind)
 
 
 def prod(x: Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Products, in formats as `sum`."""
     kind = _wide(x, dtype)
-    if _none(axis):
-        return x.unsqueeze(0).prod(0, dtype=kind)
-    return x.prod(axis, keepdims, dtype=kind)
+    return x.unsqueeze(0).prod(0, dtype=kind) if _none(axis) else x.prod(axis, keepdims, dtype=kind)
 
 
 def mean(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:

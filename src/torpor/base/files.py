@@ -29,9 +29,7 @@ def opened(source: Source) -> Iterator[IO[bytes]]:
 
 def named(source: Source) -> str:
     """The path, as errors show it."""
-    if isinstance(source, str | os.PathLike):
-        return repr(os.fspath(source))
-    return "the open file"
+    return repr(os.fspath(source)) if isinstance(source, str | os.PathLike) else "the open file"
 
 
 @contextmanager

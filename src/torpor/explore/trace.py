@@ -208,6 +208,4 @@ def name_of(node: Node) -> str:
 def place_of(text: str) -> Place:
     """A place from its text, `file:line: text`."""
     found = _PLACE.fullmatch(text)
-    if found is None:
-        return Place("", 0, text)
-    return Place(found[1], int(found[2]), found[3] or "")
+    return Place(found[1], int(found[2]), found[3] or "") if found else Place("", 0, text)

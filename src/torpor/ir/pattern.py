@@ -121,9 +121,7 @@ class UPat:
                 found = {**found, self.name: node}
             elif bound is not node:
                 return []
-        if self.src is None:
-            return [found]
-        return self._match_sources(node.src, found)
+        return [found] if self.src is None else self._match_sources(node.src, found)
 
     def _match_sources(self, source: tuple[UOp, ...], found: Match) -> list[Match]:
         if isinstance(self.src, UPat):

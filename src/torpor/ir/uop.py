@@ -183,9 +183,8 @@ class UOp:
 
     def broadcast(self, count: int) -> UOp:
         """The vector of `count` copies of this scalar."""
-        if count == 1:
-            return self
-        return UOp(Ops.VECTORIZE, self.dtype.vec(count), (self,) * count)
+        vector = self.dtype.vec(count)
+        return self if count == 1 else UOp(Ops.VECTORIZE, vector, (self,) * count)
 
     def alu(self, op: Ops, *others: UOp) -> UOp:
         """`op` on this node and `others`, its format from the op table."""

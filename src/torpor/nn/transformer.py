@@ -61,9 +61,7 @@ class _Block(Layer):
 
     def _beside(self, x: Tensor, number: int, part: Callable[[Tensor], Tensor]) -> Tensor:
         norm, dropout = attribute(self, f"norm{number}"), attribute(self, f"dropout{number}")
-        if self.norm_first:
-            return x + dropout(part(norm(x)))
-        return norm(x + dropout(part(x)))
+        return x + dropout(part(norm(x))) if self.norm_first else norm(x + dropout(part(x)))
 
     def _forward(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))

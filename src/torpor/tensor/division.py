@@ -18,6 +18,7 @@ from torpor.tensor.handle import (
     binary,
     derive,
     float_dtype,
+    floats,
     located,
     number_or_tensor,
     unary,
@@ -114,15 +115,11 @@ def whole_power(base: Tensor, exponent: Tensor) -> Tensor:
     return result
 
 
-def _floats(operand: Any) -> Any:
-    return operand.cast(float_dtype(operand.dtype))
-
-
 # As in PyTorch and NumPy, x ** 0.5 is sqrt(x), also at -0.0 and -infinity, where powers by tensors
 # are +0.0 and +infinity.
 SIMPLE_POWERS: Final[dict[Any, Callable[[Any], Tensor]]] = {
-    1: _floats,
-    2: lambda operand: (floats := _floats(operand)) * floats,
+    1: floats,
+    2: lambda operand: (x := floats(operand)) * x,
     -1: lambda operand: 1 / operand,
     0.5: lambda operand: operand.sqrt(),
     -0.5: lambda operand: operand.rsqrt(),

@@ -114,9 +114,7 @@ def _spectrum_rule(
     equal. Their dependence on R and L is that of the matrix.
     """
     inner = g[0].unsqueeze(-1) * right.mH
-    if left is None:
-        return [inverse(right).mH @ inner, None]
-    return [left @ inner, None, None]
+    return [inverse(right).mH @ inner, None] if left is None else [left @ inner, None, None]
 
 
 @rule("eigh")

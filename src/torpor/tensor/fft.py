@@ -157,10 +157,7 @@ def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = Non
 
 def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The first n // 2 + 1 numbers of `fft` of real ones; the others are their conjugates."""
-    x = _real(input, "rfft")
-    (axis,) = some_axes(dim, x.ndim) or _no_axis(x)
-    count = _length(x.shape[axis] if n is None else n)
-    return _half(_cut(x, axis, count), axis, -1, _scale(norm, count, False))
+    return _to_half(_real(input, "rfft"), n, dim, norm, -1, False)
 
 
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
@@ -183,10 +180,13 @@ def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = Non
 
 def ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: the first n // 2 + 1 numbers of `ifft` of real ones."""
-    x = _real(input, "ihfft")
+    return _to_half(_real(input, "ihfft"), n, dim, norm, 1, True)
+
+
+def _to_half(x: Any, n: Any, dim: int, norm: str | None, sign: int, inverse: bool) -> Any:
     (axis,) = some_axes(dim, x.ndim) or _no_axis(x)
     count = _length(x.shape[axis] if n is None else n)
-    return _half(_cut(x, axis, count), axis, 1, _scale(norm, count, True))
+    return _half(_cut(x, axis, count), axis, sign, _scale(norm, count, inverse))
 
 
 # --- several axes ---------------------------------------------------------------------------------

@@ -10,14 +10,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.ir.ops import Ops
 from torpor.tensor.division import floor_like
-from torpor.tensor.handle import (
-    Handle,
-    float_dtype,
-    make,
-    unary,
-    weak_constant,
-    with_rule,
-)
+from torpor.tensor.handle import Handle, float_dtype, floats, make, unary, weak_constant, with_rule
 from torpor.tensor.operands import clamped, need, sloped
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import an_axis, whole_number, within
@@ -29,10 +22,6 @@ if TYPE_CHECKING:
 # Klambauer et al., "Self-Normalizing Neural Networks" (2017), equation 14.
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
 _SELU_SCALE: Final = 1.0507009873554804934193349852946
-
-
-def _floats(operand: Any) -> Tensor:
-    return operand.cast(float_dtype(operand.dtype))
 
 
 def _wide(operand: Any) -> Tensor:
@@ -101,7 +90,7 @@ class Functions(Handle):
         >>> Tensor(1e-10).log1p().item() == Tensor(1e-10).item()
         True
         """
-        x = _floats(self)
+        x = floats(self)
         u = x + 1
         plain = u.log()
         exact = (u.eq(1)).where(x, plain * (x / (u - 1)))
@@ -113,7 +102,7 @@ class Functions(Handle):
 
         By (u - 1) x / log(u) with u = exp(x) (Kahan; HP-15C Advanced Functions Handbook, 1982).
         """
-        x = _floats(self)
+        x = floats(self)
         u = x.exp()
         less = u - 1
         exact = less * (x / u.log())
@@ -265,7 +254,7 @@ class Functions(Handle):
     @widely
     def sigmoid(self) -> Tensor:
         """1 / (1 + exp(-x)), without overflow on either side."""
-        x = _floats(self)
+        x = floats(self)
         negative = x.detach() < 0
         decayed = negative.where(x, -x).exp()
         return _sloped(

@@ -96,8 +96,4 @@ def _differences(func: Function, given: list[Any], place: int, eps: float) -> li
 
 def _gradients(output: Any, source: Any) -> Matrix:
     """matrix[number of the input, number of the output], by one gradient for each output."""
-    columns = []
-    flat = output.reshape(-1)
-    for number in range(flat.shape[0]):
-        columns.append(_parts(flat[number].gradient(source)[0]))
-    return np.stack(columns, axis=1)
+    return np.stack([_parts(one.gradient(source)[0]) for one in output.reshape(-1)], axis=1)

@@ -483,3 +483,8 @@ def float_dtype(dtype: DType) -> DType:
     if dtype.kind == "packed":
         raise DTypeError(f"{dtype.name} is for keeping numbers; cast them to compute, to int8 say")
     return dtype if dtype.kind in ("float", "complex") else default_float()
+
+
+def floats(operand: Any) -> Any:
+    """The tensor in its float format: see `float_dtype`."""
+    return operand.cast(float_dtype(operand.dtype))

@@ -22,9 +22,8 @@ from torpor.tensor.watch import active, watcher
 
 Array = np.ndarray[Any, Any]
 _BOTTOMS: Final = frozenset({Ops.BUFFER, Ops.CONST, Ops.MULTI})
-_COPIES: Final = frozenset(
-    {Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS, Ops.FUNCTION}
-)  # the same value as below
+# What has the same value as what is below it.
+_COPIES: Final = frozenset({Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS, Ops.FUNCTION})
 _SAME: Final = _COPIES | {Ops.RESHAPE}
 
 

@@ -10,14 +10,13 @@ import math
 from typing import Any, Final
 
 from torpor.base.errors import GradientError
-from torpor.tensor.handle import float_dtype, located
+from torpor.tensor.handle import floats, located
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.operands import promoted, sloped
-from torpor.tensor.series import LGAMMA, chebyshev
+from torpor.tensor.series import LGAMMA, chebyshev, stirling
 
 UNIFORM: Final = 12  # from which a on Temme's expansion holds, of x near a
-RISEN: Final = 8  # from which a on Stirling's series holds (A&S 6.1.41)
-STIRLING: Final = (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+RISEN: Final = 8  # from which a on Stirling's series holds
 SMALL: Final = 1.5  # up to which x the series hold for every a
 FAR: Final = 1500.0  # from where on exp(-x) x**a is 0 in every format, of a up to `RISEN`
 STEPS: Final = 64  # of series and continued fraction
@@ -40,7 +39,7 @@ def share(a: Any, x: Any, upper: bool) -> Any:
     infinite; both are NaN where these meet, and of negative numbers.
     """
     a, x = promoted(a, x)
-    a, x = (one.cast(float_dtype(one.dtype)) for one in (a, x))
+    a, x = floats(a), floats(x)
     if a.requires_grad and grad_enabled():
         what = "igamma and igammac have a gradient for their second operand alone; detach the first"
         raise located(GradientError(what), (a,))
@@ -71,13 +70,10 @@ def _scale(a: Any, x: Any) -> Any:
     half = (bound * -0.5).exp()
     small = bound**few * half * half * (-(few + 1).lgamma()).exp()
     large = a.maximum(RISEN)
-    inverse, stirling = (1 / large).square(), 0.0
-    for coefficient in STIRLING:
-        stirling = inverse * stirling + coefficient
     ratio = x / large
     mu = ratio - 1
     decay = (ratio < 0.5).where(mu - ratio.log(), mu - mu.log1p())
-    wide = (-large * decay - stirling / large).exp() * (large * (2 * math.pi)).rsqrt()
+    wide = (-large * decay - stirling(large)).exp() * (large * (2 * math.pi)).rsqrt()
     return (a <= RISEN).where(small, wide)
 
 

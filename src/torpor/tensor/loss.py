@@ -11,7 +11,7 @@ from torpor.graph import build
 from torpor.ir.infer import product
 from torpor.ir.records import Requirement
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape
+from torpor.tensor.handle import Handle, derive, float_dtype, floats, located, make, render_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
 from torpor.tensor.operands import choose, need, sloped
@@ -185,13 +185,11 @@ class Loss(Handle):
         at realisation).
         """
         _same_shape(self, target)
-        p, wanted = (
-            _probability(self, "its input"),
-            _probability(beside(target, self), "its target"),
-        )
+        both: Any = self, beside(target, self)
+        p, wanted = map(_probability, both, ("its input", "its target"))
         yes, no = p.log().maximum(-100.0), (-p).log1p().maximum(-100.0)
         loss: Any = -(wanted * yes + (1 - wanted) * no)
-        p, wanted = (beside(one, self).cast(loss.dtype) for one in (self, target))
+        p, wanted = (one.cast(loss.dtype) for one in both)
         slope = (p - wanted) / ((1 - p) * p).maximum(1e-12)
         loss = sloped(loss, (p, slope), (wanted, (1 - p).log() - p.log()))
         return reduced(loss if weight is None else loss * weight, reduction)
@@ -370,16 +368,14 @@ def _counted(loss: Any, kept: Any, target: Any, weight: Any, reduction: str) -> 
     """The losses of samples that are kept, by the weights of their classes."""
     scale = _counting(kept, target, weight, loss.dtype)
     loss = kept.where(loss, 0) if weight is None else kept.where(loss, 0) * scale
-    if reduction == "mean":
-        return loss.sum() / scale.sum()
-    return reduced(loss, reduction)
+    return loss.sum() / scale.sum() if reduction == "mean" else reduced(loss, reduction)
 
 
 def _surprise(logits: Any, target: Any, axis: int) -> Any:
     """-log(softmax(x)[c]) = (m - x[c]) + log(sum of exp(x - m)), where m is the greatest x: only
     x[c] is read once more, not the row.
     """
-    logits = logits.cast(float_dtype(logits.dtype))
+    logits = floats(logits)
     top = logits.detach().amax(axis, True)
     place = target.cast(dtypes.int64).unsqueeze(axis)
     place = placed(place, logits.shape[axis], axis, "target classes")

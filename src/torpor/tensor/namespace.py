@@ -13,21 +13,10 @@ from torpor.tensor.spelling import spelled, written
 from torpor.tensor.tensor import Tensor
 
 # What PyTorch calls the tensor that a function is first of.
-_FIRST: Final = [
-    "input",
-    "elements",
-    "real",
-    "abs",
-    "x",
-    "y",
-    "self",
-    "tensor",
-    "A",
-    "a",
-    "x1",
-    "query",
+_FIRST: Final = (
+    "input", "elements", "real", "abs", "x", "y", "self", "tensor", "A", "a", "x1", "query",
     "indices",
-]
+)  # fmt: skip
 
 
 def function_of(name: str) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, float_dtype, located, with_rule
+from torpor.tensor.handle import Handle, derive, float_dtype, floats, located, with_rule
 from torpor.tensor.operands import choose, need, promoted, sign_bit, sloped
 from torpor.tensor.repeated import repeated
 from torpor.tensor.special import arc
@@ -199,7 +199,7 @@ class Numeric(Handle):
 
     def angle(self) -> Tensor:
         """pi of negative numbers, 0 of others, NaN of NaN."""
-        x: Any = self.cast(float_dtype(self.dtype)).detach()
+        x: Any = floats(self).detach()
         made = (x < 0).where(math.pi, x.isnan().where(x, 0.0))
         return with_rule(made, (self,), "step") if self.dtype.is_float else made
 

@@ -30,20 +30,13 @@ def detached(node: UOp) -> UOp:
 
 # `node` moved by one step of a kind.
 FORWARD: Final[dict[str, Callable[[UOp, Any], UOp]]] = {
-    "reshape": build.reshape,
-    "permute": build.permute,
-    "expand": build.expand,
-    "shrink": build.shrink,
-    "pad": build.pad,
-    "flip": build.flip,
+    "reshape": build.reshape, "permute": build.permute, "expand": build.expand,
+    "shrink": build.shrink, "pad": build.pad, "flip": build.flip, "bitcast": build.bitcast,
+    "again": build.again, "alias": build.alias, "leaf": _leaf,
+    "detach": lambda node, _: detached(node),
     "stride": lambda node, axis_and_step: build.stride_axis(node, *axis_and_step),
     "window": lambda node, arguments: build.window(node, *arguments),
-    "bitcast": build.bitcast,
-    "leaf": _leaf,
-    "detach": lambda node, _: detached(node),
-    "again": build.again,
-    "alias": build.alias,
-}
+}  # fmt: skip
 _SAME: Final = frozenset({"leaf", "detach", "again", "alias"})
 RESTING: Final = "resting"  # the arg of a detach: a leaf that has let go of requiring a gradient
 

@@ -12,7 +12,15 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.graph import build
 from torpor.tensor.convolution import check_window, windows
-from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape, with_rule
+from torpor.tensor.handle import (
+    Handle,
+    derive,
+    floats,
+    located,
+    make,
+    render_shape,
+    with_rule,
+)
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose
@@ -92,7 +100,7 @@ def _adaptive_means(dims: int) -> Callable[..., Any]:
         if all(wanted) and not any(s % n for s, n in zip(sizes, wanted)):
             even = tuple(s // n for s, n in zip(sizes, wanted))
             return _mean_pool(self, even, None, 0, False, True, None, dims)
-        made: Any = self.cast(float_dtype(self.dtype))
+        made: Any = floats(self)
         for place, count in enumerate(wanted):
             made = _cell_means(made, place - dims, count)
         return made

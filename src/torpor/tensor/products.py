@@ -8,7 +8,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.tensor.contraction import added_to
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, flat, float_dtype, located
+from torpor.tensor.handle import Handle, flat, floats, located
 from torpor.tensor.operands import promoted
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, whole_number
@@ -137,7 +137,7 @@ class Products(Handle):
         """
         if self.ndim > 2:
             raise located(ShapeError("cov is of rows of a matrix, or of a vector"), (self,))
-        x: Any = self.cast(float_dtype(self.dtype))
+        x: Any = floats(self)
         x = x.reshape(1, -1) if x.ndim < 2 else x
         weight: Any = None
         kind = x.dtype.part
@@ -194,7 +194,7 @@ class Products(Handle):
 def _trapezoids(y: Any, x: Any, dx: Any, dim: int) -> Any:
     axis = one_axis(dim, y.ndim)
     count = y.shape[axis]
-    mean: Any = y.cast(float_dtype(y.dtype))
+    mean: Any = floats(y)
     mean = (mean.narrow(axis, 1, count - 1) + mean.narrow(axis, 0, count - 1)) * 0.5 if (
         count) else mean  # fmt: skip
     if x is None:

@@ -380,9 +380,7 @@ class Realisation(Handle):
         """The same value in memory of its own, in row-major order, computed once: fusion ends here.
         Not a view: writes to it are not seen by this tensor.
         """
-        if self.dtype.kind == "packed":
-            return self.clone()
-        return derive(build.contiguous, (self,))
+        return self.clone() if self.dtype.kind == "packed" else derive(build.contiguous, (self,))
 
     def clone(self, memory_format: Any = None) -> Tensor:
         """The same value, lazily; writes to either are not seen by the other."""

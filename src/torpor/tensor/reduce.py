@@ -19,6 +19,7 @@ from torpor.tensor.handle import (
     as_number,
     derive,
     float_dtype,
+    floats,
     located,
     make,
     weak_constant,
@@ -129,7 +130,7 @@ def _scale(operand: Any, dim: Any) -> Any:
     vanish, that is mostly 1. After Blue, "A portable Fortran program to find the Euclidean norm of
     a vector", 1978.
     """
-    x = operand.detach().cast(float_dtype(operand.dtype))
+    x = floats(operand.detach())
     near, far = (2.0**400, 2.0**700) if x.dtype is dtypes.float64 else (2.0**45, 2.0**90)
     top = x.abs().amax(dim, True)
     return (top > near).where(1 / far, (top < 1 / near).where(top.full_like(far), 1.0))
@@ -314,25 +315,15 @@ class Reduce(Handle):
         """Exponentials divided by their sum along `dim`, without overflow; the shape stays. With
         `dtype`, x is cast first.
         """
-        operand: Any = self if dtype is None else self.cast(dtype)
-        operand = operand.cast(float_dtype(operand.dtype))
-        if _count(operand, dim) == 0:
-            return operand
-        wide = operand.cast(wide_dtype(operand.dtype))
-        grown = (wide - wide.detach().real.amax(dim, True)).exp()
-        shares = grown * grown.sum(dim, True).reciprocal()  # one division a row, not an element
-        return shares.cast(operand.dtype)
+        # one division a row, not an element
+        return _below_greatest(
+            self, dim, dtype, lambda x: (grown := x.exp()) * grown.sum(dim, True).reciprocal()
+        )
 
     @repeated
     def log_softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
         """log(softmax(x)), without underflow."""
-        operand: Any = self if dtype is None else self.cast(dtype)
-        operand = operand.cast(float_dtype(operand.dtype))
-        if _count(operand, dim) == 0:
-            return operand
-        wide = operand.cast(wide_dtype(operand.dtype))
-        moved = wide - wide.detach().real.amax(dim, True)
-        return (moved - moved.exp().sum(dim, True).log()).cast(operand.dtype)
+        return _below_greatest(self, dim, dtype, lambda x: x - x.exp().sum(dim, True).log())
 
     def softmin(self, dim: int = -1, dtype: Any = None) -> Tensor:
         """softmax(-x)."""
@@ -401,6 +392,15 @@ class Reduce(Handle):
             later, earlier = made.narrow(dim, 1, size - 1), made.narrow(dim, 0, size - 1)
             made = later ^ earlier if self.dtype is dtypes.bool else later - earlier
         return made.clone() if made is self else made
+
+
+def _below_greatest(given: Any, dim: int, dtype: Any, function: Callable[[Any], Any]) -> Any:
+    """`function` of the elements less the greatest along `dim`, in the wide format."""
+    operand = floats(given if dtype is None else given.cast(dtype))
+    if _count(operand, dim) == 0:
+        return operand
+    wide = operand.cast(wide_dtype(operand.dtype))
+    return function(wide - wide.detach().real.amax(dim, True)).cast(operand.dtype)
 
 
 def _length(operand: Any, dim: Any, keepdim: bool, divisor: Any) -> Tensor:

@@ -9,7 +9,7 @@ from torpor.base.dtypes import as_dtype
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, derive, float_dtype, with_rule
+from torpor.tensor.handle import Handle, derive, floats, with_rule
 from torpor.tensor.spelling import one_axis
 from torpor.tensor.wide import wide_dtype, widely
 
@@ -58,7 +58,7 @@ class Scan(Handle):
         """log of the running sums of exponentials, without overflow or underflow: in rounds, each
         of which doubles how many elements are joined.
         """
-        made: Any = self.cast(float_dtype(self.dtype)).clone()
+        made: Any = floats(self).clone()
         if not self.ndim:
             return made
         axis = one_axis(dim, self.ndim)

@@ -73,6 +73,14 @@ I1_FAR: Final = (
 )  # fmt: skip
 
 
+def stirling(x: Any) -> Any:
+    """log(gamma(x)), from 8 on, less (x - 1/2) log(x) - x + log(2 pi) / 2 (A&S 6.1.41)."""
+    inverse, made = 1 / (x * x), 0.0
+    for c in (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12):
+        made = inverse * made + c
+    return made / x
+
+
 def chebyshev(t: Any, coefficients: tuple[float, ...]) -> Any:
     """The series at t, from -1 to 1, as far as its format can tell. Clenshaw, "A note on the
     summation of Chebyshev series", 1955.

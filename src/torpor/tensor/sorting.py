@@ -94,7 +94,7 @@ class Sorting(Handle):
             return self.topk(1)
         shape = (*self.shape[:axis], 1, *self.shape[axis + 1 :])
         rank = make(build.constant(k - 1, dtypes.int64, shape), self.device)
-        return _one(self, axis, places_of(self, axis, rank), keepdim)
+        return one_of(self, axis, places_of(self, axis, rank), keepdim)
 
     @repeated
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -120,7 +120,7 @@ class Sorting(Handle):
             raise located(ShapeError(f"median along a length of {length}"), (self,))
         nan: Any = self.isnan().any(axis, True)  # which stands last
         rank = nan.where(length - 1, nan.full_like((length - 1) // 2, dtype=dtypes.int64))
-        return _one(self, axis, places_of(self, axis, rank), keepdim)
+        return one_of(self, axis, places_of(self, axis, rank), keepdim)
 
     @staticmethod
     def searchsorted(
@@ -232,11 +232,10 @@ def _picked(operand: Any, dim: int, found: Any) -> Tensor:
     return operand.gather(dim, found) if operand.ndim else operand.clone()
 
 
-def _one(operand: Any, axis: int, place: Any, keepdim: bool) -> Sorted:
-    values = operand.gather(axis, place)
-    if keepdim:
-        return Sorted(values, place)
-    return Sorted(values.squeeze(axis), place.squeeze(axis))
+def one_of(operand: Any, axis: int, place: Any, keepdim: bool) -> Sorted:
+    """The one element along an axis that stands in such places, and these."""
+    found = operand.gather(axis, place), place
+    return Sorted(*(one if keepdim else one.squeeze(axis) for one in found))
 
 
 @lru_cache(maxsize=4096)

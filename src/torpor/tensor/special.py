@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.errors import ValueRangeError
-from torpor.tensor.handle import Handle, float_dtype, with_rule
+from torpor.tensor.handle import Handle, floats, with_rule
 from torpor.tensor.incomplete_gamma import share
 from torpor.tensor.operands import sign_bit, sloped
-from torpor.tensor.series import ATAN, ERFC, I0, I0_FAR, I1, I1_FAR, LGAMMA, chebyshev
+from torpor.tensor.series import ATAN, ERFC, I0, I0_FAR, I1, I1_FAR, LGAMMA, chebyshev, stirling
 from torpor.tensor.spelling import whole_number
 from torpor.tensor.wide import widely
 
@@ -24,10 +24,6 @@ RISEN: Final = 10  # from where on the series of digamma and zeta hold
 # B(2k) / 2k and B(2k) / (2k)!: Bernoulli's numbers
 DIGAMMA: Final = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 ZETA: Final = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000)
-
-
-def _floats(operand: Any) -> Any:
-    return operand.cast(float_dtype(operand.dtype))
 
 
 def _signed(size: Any, x: Any) -> Any:
@@ -79,20 +75,20 @@ class Special(Handle):
     @widely
     def atan(self) -> Tensor:
         """The angle in (-pi / 2, pi / 2) whose tangent is x."""
-        x = _floats(self)
+        x = floats(self)
         return sloped(arc(x.detach()), (x, 1 / (x * x + 1)))
 
     @widely
     def asin(self) -> Tensor:
         """The angle in [-pi / 2, pi / 2] whose sine is x; NaN beyond 1."""
-        x = _floats(self)
+        x = floats(self)
         rest = ((1 - x) * (1 + x)).sqrt()
         return sloped(arc((x / rest).detach()), (x, 1 / rest))
 
     @widely
     def acos(self) -> Tensor:
         """The angle in [0, pi] whose cosine is x; NaN beyond 1."""
-        x = _floats(self)
+        x = floats(self)
         made = arc(((1 - x) / (1 + x)).sqrt().detach()) * 2
         return sloped(made, (x, -((1 - x) * (1 + x)).rsqrt()))
 
@@ -100,20 +96,20 @@ class Special(Handle):
 
     def deg2rad(self) -> Tensor:
         """Degrees as radians."""
-        return _floats(self) * (math.pi / 180)
+        return floats(self) * (math.pi / 180)
 
     def rad2deg(self) -> Tensor:
         """Radians as degrees."""
-        return _floats(self) * (180 / math.pi)
+        return floats(self) * (180 / math.pi)
 
     @widely
     def sinc(self) -> Tensor:
         """sin(pi x) / (pi x), 1 at 0."""
         square = self * self
         zero = square.eq(0)
-        angle = zero.where(1, _floats(self)) * math.pi
+        angle = zero.where(1, floats(self)) * math.pi
         near = square * -(math.pi**2 / 6) + 1  # what its slopes at 0 are those of
-        made, x = zero.where(near, angle.sin() / angle), _floats(self)
+        made, x = zero.where(near, angle.sin() / angle), floats(self)
         slope = zero.where(x * -(math.pi**2 / 3), (angle.cos() - made) / angle * math.pi)
         return made if made.is_pair else sloped(made, (x, slope))
 
@@ -121,7 +117,7 @@ class Special(Handle):
     @widely
     def asinh(self) -> Tensor:
         """The number whose hyperbolic sine is x: log(x + sqrt(x² + 1)), exact near 0."""
-        x = _floats(self)
+        x = floats(self)
         size = x.detach().abs()
         large = size > LARGE
         s = large.where(1.0, size)
@@ -132,7 +128,7 @@ class Special(Handle):
     @widely
     def acosh(self) -> Tensor:
         """The positive number whose hyperbolic cosine is x; NaN below 1."""
-        x = _floats(self)
+        x = floats(self)
         large = x.detach() > LARGE
         above = large.where(1.0, x.detach()) - 1
         near = (above + (above * (above + 2)).sqrt()).log1p()
@@ -143,7 +139,7 @@ class Special(Handle):
     @widely
     def atanh(self) -> Tensor:
         """The number whose hyperbolic tangent is x: infinite at 1, NaN beyond."""
-        x = _floats(self)
+        x = floats(self)
         size = x.detach().abs()
         return sloped(_signed((size * 2 / (1 - size)).log1p() / 2, x), (x, 1 / ((1 - x) * (1 + x))))
 
@@ -153,7 +149,7 @@ class Special(Handle):
     @widely
     def erfc(self) -> Tensor:
         """1 - erf(x), also where erf(x) is all but 1."""
-        x = _floats(self)
+        x = floats(self)
         size = x.detach().abs()
         far = _erfc((size < 0.5).where(0.5, size))
         made = (size < 0.5).where(1 - x.detach().erf(), (x < 0).where(2 - far, far))
@@ -165,7 +161,7 @@ class Special(Handle):
 
         Winitzki's approximation (2008) improved by Halley's method, three times.
         """
-        x = _floats(self)
+        x = floats(self)
         size = x.detach().abs()
         less = (size >= 1).where(0.5, size)
         log = (1 - less).log() + less.log1p()
@@ -185,7 +181,7 @@ class Special(Handle):
         """log(x / (1 - x)), NaN beyond 0 and 1; with `eps`, of x raised to eps, and where it is no
         less lowered to 1 - eps.
         """
-        x = _floats(self)
+        x = floats(self)
         if eps is None:
             x = x * ((x >= 0) & (x <= 1)).where(1.0, math.nan)  # the gradient is NaN there, too
         else:
@@ -199,7 +195,7 @@ class Special(Handle):
 
         By gamma(x + 1) = x gamma(x) down to [1, 2], Stirling's series from 8 on, and reflection.
         """
-        x = _floats(self)
+        x = floats(self)
         mirrored = x.detach() < 0
         size = mirrored.where(1 - x.detach(), x.detach())
         tiny = size < 1
@@ -210,18 +206,7 @@ class Special(Handle):
         near = factor.log() + one * two * chebyshev(y * 2 - 3, LGAMMA)
         near = tiny.where(near - size.log(), near)
         large = size.maximum(8)
-        inverse, series = 1 / (large * large), 0.0
-        for coefficient in (
-            1 / 156,
-            -691 / 360360,
-            1 / 1188,
-            -1 / 1680,
-            1 / 1260,
-            -1 / 360,
-            1 / 12,
-        ):
-            series = inverse * series + coefficient
-        far = (large - 0.5) * (large.log() - 1) + series / large + (math.log(2 * math.pi) - 1) / 2
+        far = (large - 0.5) * (large.log() - 1) + stirling(large) + (math.log(2 * math.pi) - 1) / 2
         value = (size < 8).where(near, size.eq(math.inf).where(size, far))
         part = -x.detach() - (-x.detach()).floor()
         shadow = math.log(math.pi) - (part * math.pi).sin().log() - value
@@ -231,7 +216,7 @@ class Special(Handle):
     @widely
     def digamma(self) -> Tensor:
         """The slope of log(gamma(x)): NaN at -1, -2, …, infinite at 0."""
-        x = _floats(self)
+        x = floats(self)
         given, x = x, x.detach()
         mirrored = x < 0
         size = mirrored.where(1 - x, x)
@@ -264,15 +249,15 @@ class Special(Handle):
         if n < 0:
             raise ValueRangeError(f"polygamma is of order 0 or more, not {n}")
         if n == 1:
-            return trigamma(_floats(self))
-        return zeta(n + 1, _floats(self)) * ((-1) ** (n + 1) * math.factorial(n))
+            return trigamma(floats(self))
+        return zeta(n + 1, floats(self)) * ((-1) ** (n + 1) * math.factorial(n))
 
     @widely
     def mvlgamma(self, p: int) -> Tensor:
         """The logarithm of the gamma function of p dimensions, of x > (p - 1) / 2."""
         if p < 1:
             raise ValueRangeError(f"mvlgamma is of 1 dimension or more, not {p}")
-        x = _floats(self)
+        x = floats(self)
         total = sum(((x - 0.5 * place).lgamma() for place in range(1, p)), x.lgamma())
         return total + p * (p - 1) / 4 * math.log(math.pi)
 
@@ -290,7 +275,7 @@ class Special(Handle):
     @widely
     def i0(self) -> Tensor:
         """The modified Bessel function of the first kind of order 0."""
-        x = _floats(self)
+        x = floats(self)
         return sloped(grown(x.detach(), scaled_i0), (x, bessel_one(x)))
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from torpor.base.missing import names_of
 from torpor.tensor.bessel import airy, bessel_j, bessel_k, bessel_y, scaled_k
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.handle import Handle, float_dtype
+from torpor.tensor.handle import Handle, floats
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose, promoted, sloped
 from torpor.tensor.special import ROOT_OF_PI, bessel_one, grown, scaled_erfc, scaled_i0, scaled_i1
@@ -40,15 +40,11 @@ ROOT_OF_TWO: Final = math.sqrt(2)
 ROOT_OF_TWO_PI: Final = math.sqrt(2 * math.pi)
 
 
-def _floats(operand: Any) -> Any:
-    return operand.cast(float_dtype(operand.dtype))
-
-
 # --- probability ----------------------------------------------------------------------------------
 @widely
 def entr(input: Tensor) -> Tensor:
     """-x log x, 0 at 0, -inf below."""
-    x = _floats(input)
+    x = floats(input)
     at = x.detach()
     return sloped((at < 0).where(-math.inf, -at.xlogy(at)), (x, -x.log() - 1))
 
@@ -57,7 +53,7 @@ def entr(input: Tensor) -> Tensor:
 def xlog1py(input: Tensor, other: Any) -> Tensor:
     """x log(1 + y), 0 where x is 0 and y is no NaN."""
     x, y = promoted(as_tensor(input), other)
-    x, y = (one.cast(float_dtype(one.dtype)) for one in Tensor.broadcast_tensors(x, y))
+    x, y = map(floats, Tensor.broadcast_tensors(x, y))
     zero, log = x.eq(0), y.log1p()
     made = (zero & ~y.isnan()).where(0, x * log)
     return sloped(made.detach(), (x, (zero & (y <= -1)).where(0, log)), (y, x / (y + 1)))
@@ -71,14 +67,14 @@ def _erfcx(x: Any) -> Any:
 @widely
 def erfcx(input: Tensor) -> Tensor:
     """exp(x²) erfc(x)."""
-    x = _floats(input)
+    x = floats(input)
     return sloped(_erfcx(x.detach()), (x, x * _erfcx(x) * 2 - 2 / ROOT_OF_PI))
 
 
 @widely
 def ndtr(input: Tensor) -> Tensor:
     """The share of the normal distribution below x."""
-    return (_floats(input) / -ROOT_OF_TWO).erfc() / 2
+    return (floats(input) / -ROOT_OF_TWO).erfc() / 2
 
 
 def _log_ndtr(x: Any) -> Any:
@@ -92,7 +88,7 @@ def _log_ndtr(x: Any) -> Any:
 @widely
 def log_ndtr(input: Tensor) -> Tensor:
     """log(ndtr(x)), also far below 0."""
-    x = _floats(input)
+    x = floats(input)
     low = x < -1
     below = scaled_erfc(low.where(x, -1.0) / -ROOT_OF_TWO)
     bell = (x * x / -2).exp() / (low.where(0, x) / -ROOT_OF_TWO).erfc()
@@ -102,7 +98,7 @@ def log_ndtr(input: Tensor) -> Tensor:
 @widely
 def ndtri(input: Tensor) -> Tensor:
     """x of which `ndtr` is the input."""
-    return (_floats(input) * 2 - 1).erfinv() * ROOT_OF_TWO
+    return (floats(input) * 2 - 1).erfinv() * ROOT_OF_TWO
 
 
 # --- gamma family and Bessel functions ------------------------------------------------------------
@@ -112,7 +108,7 @@ def zeta(input: Any, other: Any) -> Tensor:
     where x is 1 and where q is 0 or a whole number below.
     """
     s, q = as_tensor(input), as_tensor(other)
-    made: Any = hurwitz_zeta(_floats(s), _floats(q))
+    made: Any = hurwitz_zeta(floats(s), floats(q))
     pole = s.eq(1) | ((q <= 0) & q.eq(q.floor()) & (s > 1))
     return pole.where(math.inf, ((s < 1) | (q <= 0)).where(math.nan, made))
 
@@ -120,14 +116,14 @@ def zeta(input: Any, other: Any) -> Tensor:
 @widely
 def i0e(input: Tensor) -> Tensor:
     """exp(-|x|) I0(x)."""
-    x = _floats(input)
+    x = floats(input)
     return sloped(scaled_i0(x.detach()), (x, scaled_i1(x) - x.sign() * scaled_i0(x)))
 
 
 @widely
 def i1e(input: Tensor) -> Tensor:
     """exp(-|x|) I1(x)."""
-    x = _floats(input)
+    x = floats(input)
     made = scaled_i1(x)
     return sloped(made.detach(), (x, scaled_i0(x) - _over(made, x) - x.sign() * made))
 
@@ -135,7 +131,7 @@ def i1e(input: Tensor) -> Tensor:
 @widely
 def i1(input: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
-    x = _floats(input)
+    x = floats(input)
     made = bessel_one(x)
     return sloped(made.detach(), (x, grown(x, scaled_i0) - _over(made, x)))
 
@@ -147,7 +143,7 @@ def _of_floats(text: str, value: Callable[[Any], Any], slope: Callable[[Any], An
     """A function of each element, and its slope."""
 
     def function(input: Any) -> Tensor:
-        x = _floats(as_tensor(input))
+        x = floats(as_tensor(input))
         return sloped(value(x.detach()), (x, slope(x)))
 
     function.__doc__ = f"{text}."
@@ -190,7 +186,7 @@ scaled_modified_bessel_k1 = _of_floats(
 @widely
 def spherical_bessel_j0(input: Tensor) -> Tensor:
     """sin(x) / x: 1 at 0, 0 where x is infinite."""
-    x = _floats(input)
+    x = floats(input)
     zero = x.eq(0)
     return zero.where(1 - x * x / 6, x.isinf().where(0, x.sin() / zero.where(1, x)))
 
@@ -198,7 +194,7 @@ def spherical_bessel_j0(input: Tensor) -> Tensor:
 @widely
 def airy_ai(input: Tensor) -> Tensor:
     """Airy's function Ai, which, as in PyTorch, has no gradient, and is NaN where x is infinite."""
-    return airy(_floats(input).detach())
+    return airy(floats(input).detach())
 
 
 def _over(made: Any, x: Any) -> Any:
@@ -214,7 +210,7 @@ def _polynomial(
     """P of degree n: P0 = 1, P1 = `first`, P(k+1) = (a x + b) P(k) - c P(k-1) with `step`(k)."""
 
     def polynomial(input: Any, n: Any) -> Tensor:
-        x = _floats(as_tensor(input))
+        x = floats(as_tensor(input))
         x = x * 2 - 1 if shifted else x
         one = not isinstance(n, Handle) or not n.ndim
         degrees: Any = int(n) if one else n
@@ -233,18 +229,15 @@ def _polynomial(
     return widely(polynomial)
 
 
-def _chebyshev(k: int) -> tuple[float, float, float]:
-    return 2, 0, 1
-
-
 _FIRST: Final[dict[str, Callable[[Any], Any]]] = {
     "t": lambda x: x, "u": lambda x: 2 * x, "v": lambda x: 2 * x - 1, "w": lambda x: 2 * x + 1,
 }  # fmt: skip
 for _kind, _first in _FIRST.items():
     for _before, _is_shifted in (("", False), ("shifted_", True)):
         globals()[f"{_before}chebyshev_polynomial_{_kind}"] = _polynomial(
-            f"Chebyshev's {_before}polynomials {_kind.upper()}", _first, _chebyshev, _is_shifted
-        )
+            f"Chebyshev's {_before}polynomials {_kind.upper()}", _first,
+            lambda k: (2, 0, 1), _is_shifted,
+        )  # fmt: skip
 hermite_polynomial_h = _polynomial(
     "Hermite's polynomials H", lambda x: 2 * x, lambda k: (2, 0, 2 * k)
 )

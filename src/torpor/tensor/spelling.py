@@ -275,9 +275,7 @@ def a_shape(sizes: Sequence[Any]) -> Shape:
     """The shape given as separate sizes or as one sequence of them."""
     if len(sizes) == 1 and isinstance(sizes[0], Sequence):
         sizes = sizes[0]
-    if is_plain(sizes):
-        return sizes
-    return tuple(a_size(size) for size in sizes)
+    return sizes if is_plain(sizes) else tuple(a_size(size) for size in sizes)
 
 
 def counts_of(numbers: Sequence[Any], what: str) -> Shape:

@@ -16,7 +16,7 @@ from torpor.tensor.host import known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
 from torpor.tensor.repeated import repeated
-from torpor.tensor.sorting import Sorted, places_of
+from torpor.tensor.sorting import Sorted, one_of, places_of
 from torpor.tensor.spelling import one_axis, some_axes, within
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ class Statistics(Handle):
             return self.median(0)
         axis = one_axis(dim, self.ndim)
         count = (~self.isnan()).sum(axis, True)
-        place = places_of(self, axis, ((count - 1) // 2).maximum(0))
-        values = self.gather(axis, place)
-        return Sorted(*((one if keepdim else one.squeeze(axis)) for one in (values, place)))
+        return one_of(self, axis, places_of(self, axis, ((count - 1) // 2).maximum(0)), keepdim)
 
     # --- order ------------------------------------------------------------------------------------
     def quantile(
@@ -107,9 +105,7 @@ class Statistics(Handle):
         first = values.ne(values.roll(1, -1)) | place.eq(0)
         start = first.where(place, 0).cummax(-1).values
         end = (place - start).argmax(-1, True)
-        found = ordered.indices.gather(-1, end).movedim(-1, axis)
-        made = self.gather(axis, found)
-        return Sorted(*((one if keepdim else one.squeeze(axis)) for one in (made, found)))
+        return one_of(self, axis, ordered.indices.gather(-1, end).movedim(-1, axis), keepdim)
 
     # --- histograms -------------------------------------------------------------------------------
     def histogram(
@@ -176,8 +172,7 @@ def _quantile(
     if between:
         made = made.lerp(*high, 0.5 if interpolation == "midpoint" else rank - below)
     empty = (~nan).sum(-1, True).eq(0) if passing else nan.any(-1, True)
-    made = empty.where(math.nan, made)
-    made = made.movedim(-1, 0)
+    made = empty.where(math.nan, made).movedim(-1, 0)
     if keepdim and operand.ndim:
         made = made.unsqueeze(axis + 1) if dim is not None else made.reshape(
             -1, *(1,) * operand.ndim)  # fmt: skip

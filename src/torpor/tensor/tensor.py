@@ -72,40 +72,11 @@ class _TensorType(type):
 
 
 class Tensor(
-    Creation,
-    Alike,
-    Arithmetic,
-    Functions,
-    Special,
-    Numeric,
-    Movement,
-    Joining,
-    Arranging,
-    Padding,
-    Indexing,
-    Scan,
-    Scatter,
-    Sorting,
-    Counting,
-    Reduce,
-    Statistics,
-    Contraction,
-    Products,
-    Dense,
-    Convolution,
-    Pooling,
-    Loss,
-    Random,
-    Distributions,
-    Differentiate,
-    Hooked,
-    Write,
-    Realisation,
-    Layout,
-    Universal,
-    Sharding,
-    metaclass=_TensorType,
-):
+    Creation, Alike, Arithmetic, Functions, Special, Numeric, Movement, Joining, Arranging, Padding,
+    Indexing, Scan, Scatter, Sorting, Counting, Reduce, Statistics, Contraction, Products, Dense,
+    Convolution, Pooling, Loss, Random, Distributions, Differentiate, Hooked, Write, Realisation,
+    Layout, Universal, Sharding, metaclass=_TensorType,
+):  # fmt: skip
     """A lazy tensor: a storage and a view of it. Methods have PyTorch's names and meanings.
 
     Building operations computes nothing; `.realize()`, `.numpy()`, `.item()` and the like do.

@@ -54,9 +54,8 @@ def text_of(tensor: Any) -> str:
     if is_watched() or not _is_known(tensor.shape):
         shape = render_shape(tensor.shape)
         return f"<Tensor {shape} {tensor.dtype.name} on {tensor.device}{extra}>"
-    values = tensor.numpy()
-    if tensor.dtype in SMALL_FLOATS:
-        values = values.astype(np.float32)
+    numbers = tensor.numpy()
+    values = numbers.astype(np.float32) if tensor.dtype in SMALL_FLOATS else numbers
     text = np.array2string(values, separator=", ", prefix="tensor(", **_options)
     plain = tensor.dtype.name in ("float32", "int64", "bool", "complex64")
     kind = "" if plain else f", dtype={tensor.dtype.name}"

@@ -231,9 +231,7 @@ class Muon(Optimizer):
     ) -> tuple[Tensor, ...]:  # fmt: skip
         rows, columns = len(value), len(value.T)
         velocity = velocity * momentum + gradient * (1 - momentum)
-        change = velocity
-        if nesterov:
-            change = gradient * (1 - momentum) + velocity * momentum
+        change = gradient * (1 - momentum) + velocity * momentum if nesterov else velocity
         change = change.T if rows > columns else change
         change = change / change.square().sum().sqrt().maximum(eps)
         for _ in range(ns_steps):

@@ -37,6 +37,21 @@ def _checked(given: Any) -> Sequence[Tensor]:
     return parts
 
 
+def by_number(optimiser: Any) -> tuple[dict[int, int], list[dict[str, Any]]]:
+    """Which number each parameter has, by identity, and the groups, of such numbers."""
+    places = {id(parameter): place for place, parameter in enumerate(optimiser.params)}
+    groups = optimiser.param_groups
+    return places, [{**one, "params": [places[id(p)] for p in one["params"]]} for one in groups]
+
+
+def numbers_of(groups: Sequence[Any], own: Sequence[Any]) -> list[Any]:
+    """The parameters' numbers in a state's groups, which are as large as the optimiser's own."""
+    sizes = [len(group["params"]) for group in groups]
+    if sizes != [len(group["params"]) for group in own]:
+        raise ValueRangeError(f"the state is of groups of {sizes} parameters")
+    return [number for group in groups for number in group["params"]]
+
+
 def check_betas(betas: Any) -> None:
     """Raise unless they are two numbers from 0 to below 1."""
     if not isinstance(betas, Sequence) or len(betas) != 2:

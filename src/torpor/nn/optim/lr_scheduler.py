@@ -194,8 +194,8 @@ class CyclicLR(LRScheduler):
             known = "triangular, triangular2 or exp_range"
             raise ValueRangeError(f"mode is {known}, not {self.mode!r}")
         self.lows, self.max_lrs = map(self.for_each_group, (self.base_lr, self.max_lr))
-        self.base_momentums = self.for_each_group(self.base_momentum)
-        self.max_momentums = self.for_each_group(self.max_momentum)
+        momenta = self.base_momentum, self.max_momentum
+        self.base_momentums, self.max_momentums = map(self.for_each_group, momenta)
         if self.last_epoch == -1:
             for group, low in zip(self.optimizer.param_groups, self.lows, strict=True):
                 group["lr"] = low
@@ -221,6 +221,13 @@ class CyclicLR(LRScheduler):
         return low + (high - low) * height
 
 
+def annealed(strategy: str, share: float) -> float:
+    """How far a change is at this share of its steps."""
+    if strategy not in ("cos", "linear"):
+        raise ValueRangeError(f"anneal_strategy is cos or linear, not {strategy!r}")
+    return (1 - math.cos(math.pi * share)) / 2 if strategy == "cos" else share
+
+
 class OneCycleLR(LRScheduler):
     """Up to `max_lr` in `pct_start` of the steps and down to almost nothing in the rest: Smith and
     Topin, 2018, arXiv:1708.07120. Momentum goes the other way. `max_lr` and momenta are one for all
@@ -237,8 +244,7 @@ class OneCycleLR(LRScheduler):
     def begin(self) -> None:
         if self.total_steps is None and (self.epochs is None or self.steps_per_epoch is None):
             raise ValueRangeError("OneCycleLR needs total_steps, or epochs and steps_per_epoch")
-        if self.anneal_strategy not in ("cos", "linear"):
-            raise ValueRangeError(f"anneal_strategy is cos or linear, not {self.anneal_strategy!r}")
+        annealed(self.anneal_strategy, 0)  # which has to be one
         within("pct_start", self.pct_start, 0, 1)
         self.total_steps = self.total_steps or (self.epochs or 0) * (self.steps_per_epoch or 0)
         self.base_momentums = self.for_each_group(self.base_momentum)
@@ -271,9 +277,7 @@ class OneCycleLR(LRScheduler):
         return self.given_for(place, self.max_lrs) * self._between(first, last, share)
 
     def _between(self, first: float, last: float, share: float) -> float:
-        if self.anneal_strategy == "cos":
-            share = (1 - math.cos(math.pi * share)) / 2
-        return first + (last - first) * share
+        return first + (last - first) * annealed(self.anneal_strategy, share)
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -342,15 +346,14 @@ class SWALR(LRScheduler):
     options = {"swa_lr": REQUIRED, "anneal_epochs": 10, "anneal_strategy": "cos"}
 
     def begin(self) -> None:
-        if self.anneal_strategy not in ("cos", "linear"):
-            raise ValueRangeError(f"anneal_strategy is cos or linear, not {self.anneal_strategy!r}")
+        annealed(self.anneal_strategy, 0)  # which has to be one
         self.ends = self.for_each_group(self.swa_lr)
         for group, rate in zip(self.optimizer.param_groups, self.ends, strict=True):
             group["swa_lr"] = rate
 
     def _share(self, step: int) -> float:
         done = min(1.0, max(0, step) / self.anneal_epochs) if self.anneal_epochs else 1.0
-        return (1 - math.cos(math.pi * done)) / 2 if self.anneal_strategy == "cos" else done
+        return annealed(self.anneal_strategy, done)
 
     def rate(self, base: float, now: float, place: int) -> Any:
         group = self.optimizer.param_groups[place]

@@ -21,7 +21,7 @@ from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, GradientError, ShapeError, StateError, ValueRangeError
 from torpor.base.missing import did_you_mean
 from torpor.base.unseen import Unseen
-from torpor.nn.optim.given import a_number, check_betas, each_once, groups_of
+from torpor.nn.optim.given import a_number, by_number, check_betas, each_once, groups_of, numbers_of
 from torpor.nn.optim.hooked import Hooked, with_hooks
 from torpor.nn.optim.written import begin_written
 from torpor.tensor import Tensor, enable_grad, no_grad
@@ -356,11 +356,7 @@ class Optimizer(Hooked):
     @with_hooks
     def state_dict(self) -> dict[str, Any]:
         """State by the parameters' numbers, and the groups, as PyTorch lays them out."""
-        places = {id(parameter): place for place, parameter in enumerate(self.params)}
-        groups = [
-            {**group, "params": [places[id(one)] for one in group["params"]]}
-            for group in self.param_groups
-        ]
+        places, groups = by_number(self)
         state = {places[id(one)]: self._state_of(one) for one in self.params}
         return {"state": {k: v for k, v in state.items() if v}, "param_groups": groups}
 
@@ -372,10 +368,7 @@ class Optimizer(Hooked):
         if not isinstance(state_dict, Mapping) or not {"param_groups", "state"} <= {*state_dict}:
             raise StateError("an optimiser's state has 'param_groups' and 'state'")
         groups, state = state_dict["param_groups"], state_dict["state"]
-        sizes = [len(group["params"]) for group in groups]
-        if sizes != [len(group["params"]) for group in self.param_groups]:
-            raise ValueRangeError(f"the state is of groups of {sizes} parameters")
-        numbers = [number for group in groups for number in group["params"]]
+        numbers = numbers_of(groups, self.param_groups)
         plans = [{k: _plain(v) for k, v in group.items() if k != "params"} for group in groups]
         pairs = list(zip(self.param_groups, plans, strict=True))
         kept = {

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.nn.optim.given import by_number, numbers_of
 from torpor.nn.optim.hooked import with_hooks
 from torpor.tensor import Tensor
 from torpor.tensor.watch import is_watched
@@ -62,11 +63,7 @@ class Written:
     @with_hooks
     def state_dict(self) -> dict[str, Any]:
         """State by the parameters' numbers, and the groups, as PyTorch lays them out."""
-        places = {id(parameter): place for place, parameter in enumerate(self.params)}
-        groups = [
-            {**group, "params": [places[id(one)] for one in group["params"]]}
-            for group in self.param_groups
-        ]
+        places, groups = by_number(self)
         state = {places[id(one)]: dict(kept) for one, kept in self._written.items()}
         return {"state": state, "param_groups": groups}
 
@@ -74,10 +71,7 @@ class Written:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave, for as many parameters in the same order."""
         groups = state_dict["param_groups"]
-        sizes = [len(group["params"]) for group in groups]
-        if sizes != [len(group["params"]) for group in self.param_groups]:
-            raise ValueRangeError(f"the state is of groups of {sizes} parameters")
-        numbers = [number for group in groups for number in group["params"]]
+        numbers = numbers_of(groups, self.param_groups)
         for group, other in zip(self.param_groups, groups, strict=True):
             group.update({name: value for name, value in other.items() if name != "params"})
         for parameter, number in zip(self.params, numbers, strict=True):
