@@ -109,8 +109,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     """The slices of an axis that a vector names, negative ones counted from the end."""
     if axis is None and x.ndim != 1:
         raise ShapeError("take needs an axis, of arrays of more axes than one")
-    place = one_axis(0 if axis is None else axis, x.ndim)
-    return x[(*(slice(None),) * place, indices)]
+    return x[(*(slice(None),) * one_axis(0 if axis is None else axis, x.ndim), indices)]
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:

@@ -126,5 +126,4 @@ def measure_copy(nbytes: int) -> float:
     fit into a cache, its rate.
     """
     count = max(nbytes // 8, 1)
-    source = Tensor.ones(count).contiguous().realize()
-    return 8.0 * count / fastest(runner(source + 1), rounds=30)
+    return 8.0 * count / fastest(runner(Tensor.ones(count).contiguous().realize() + 1), rounds=30)

@@ -217,8 +217,7 @@ def _lt_bounds(a: Bounds, b: Bounds) -> Bounds:
 
 def _ne_bounds(a: Bounds, b: Bounds) -> Bounds:
     apart = a[1] < b[0] or b[1] < a[0]
-    same = a[0] == a[1] == b[0] == b[1]
-    return int(apart), int(not same)
+    return int(apart), int(not (a[0] == a[1] == b[0] == b[1]))
 
 
 def _eq_bounds(a: Bounds, b: Bounds) -> Bounds:

@@ -133,8 +133,7 @@ class UOp:
     def const(dtype: DType, value: Scalar) -> UOp:
         """The number `value` as `dtype` holds it; on a vector format, that number in every lane."""
         scalar = dtype.scalar()
-        node = UOp(Ops.CONST, scalar, (), scalar.cast_scalar(value))
-        return node.broadcast(dtype.count)
+        return UOp(Ops.CONST, scalar, (), scalar.cast_scalar(value)).broadcast(dtype.count)
 
     @staticmethod
     def index_const(value: int) -> UOp:
@@ -183,8 +182,7 @@ class UOp:
 
     def broadcast(self, count: int) -> UOp:
         """The vector of `count` copies of this scalar."""
-        vector = self.dtype.vec(count)
-        return self if count == 1 else UOp(Ops.VECTORIZE, vector, (self,) * count)
+        return self if count == 1 else UOp(Ops.VECTORIZE, self.dtype.vec(count), (self,) * count)
 
     def alu(self, op: Ops, *others: UOp) -> UOp:
         """`op` on this node and `others`, its format from the op table."""

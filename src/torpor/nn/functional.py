@@ -241,8 +241,7 @@ def fold(
     [batch, channel, height, width].
     """
     if x.ndim == 2:
-        one = fold(x.unsqueeze(0), output_size, kernel_size, dilation, padding, stride)
-        return one.squeeze(0)
+        return fold(x.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
     sizes = pair(kernel_size)
     shape = x.shape[0], x.shape[1] // (sizes[0] * sizes[1]), *pair(output_size)
     nothing = x.new_zeros(shape).requires_grad_()

@@ -75,8 +75,7 @@ def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
     """Fill in place with normal values."""
-    options = _options(tensor, generator)
-    return _fill(tensor, Tensor.randn(*tensor.shape, **options) * std + mean)
+    return _fill(tensor, Tensor.randn(*tensor.shape, **_options(tensor, generator)) * std + mean)
 
 
 def trunc_normal_(

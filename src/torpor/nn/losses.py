@@ -247,8 +247,7 @@ def ctc_loss(
     if log_probs.ndim == 2:
         whole, flat = log_probs.unsqueeze(1), targets.reshape(-1)
         first, second = (Tensor(one).reshape(1) for one in (input_lengths, target_lengths))
-        made = ctc_loss(whole, flat, first, second, blank, reduction, zero_infinity)
-        return made.reshape(())
+        return ctc_loss(whole, flat, first, second, blank, reduction, zero_infinity).reshape(())
     if reduction not in ("none", "mean", "sum"):
         raise ValueRangeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
     steps, batch, classes = known_shape(log_probs.shape)

@@ -93,8 +93,7 @@ def _upsample_bilinear2d_aa(
 ) -> Tensor:  # fmt: skip
     """`interpolate` by mode "bilinear", smoothed first; a size may have scales of its own."""
     if output_size is None:
-        sizes = None, scale_factors
-        return interpolate(input, *sizes, "bilinear", align_corners, antialias=True)
+        return interpolate(input, None, scale_factors, "bilinear", align_corners, antialias=True)
     return _resized(input, output_size, (scales_h, scales_w), "bilinear", align_corners, True)
 
 

@@ -127,8 +127,7 @@ def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
 
 def get_parameters(model: Any) -> list[Tensor]:
     """Every tensor of the model that is trained, once."""
-    unique = {id(t): t for t in get_state_dict(model).values() if is_parameter(t)}
-    return list(unique.values())
+    return list({id(t): t for t in get_state_dict(model).values() if is_parameter(t)}.values())
 
 
 def _like(tensor: Tensor, given: Any) -> Tensor:

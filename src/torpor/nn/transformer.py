@@ -198,8 +198,7 @@ class Transformer(Layer):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """What is added so that no one looks ahead: 0 on and below the diagonal, else -inf."""
-        full = Tensor.full((sz, sz), float("-inf"), dtype=dtype, device=device)
-        return full.triu(1)
+        return Tensor.full((sz, sz), float("-inf"), dtype=dtype, device=device).triu(1)
 
 
 __all__ = [

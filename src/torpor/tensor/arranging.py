@@ -278,8 +278,7 @@ class Arranging(Handle):
         `accumulate` added, one after the other.
         """
         places, values = (beside(one, self).reshape(-1) for one in (index, source))
-        flat = self.reshape(-1).index_put((places,), values, accumulate)
-        return flat.reshape(self.shape)
+        return self.reshape(-1).index_put((places,), values, accumulate).reshape(self.shape)
 
     def constant_pad_nd(self, pad: Sequence[int], value: Any = 0) -> Tensor:
         """`pad` with a number."""

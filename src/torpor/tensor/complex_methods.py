@@ -174,8 +174,7 @@ def _refuse(name: str) -> Any:
 def _in_place(name: str, spelling: str) -> Callable[..., Any]:
     @functools.wraps(getattr(Tensor, spelling))
     def method(self: Any, *arguments: Any, **options: Any) -> Any:
-        made = getattr(self, name)(*arguments, **options)
-        return self.assign(as_complex(made).cast(self.dtype))
+        return self.assign(as_complex(getattr(self, name)(*arguments, **options)).cast(self.dtype))
 
     return method
 

@@ -60,8 +60,7 @@ def _convolve(
     rows = (1, groups, outputs // groups, inputs)
     filters = build.reshape(weight, (*rows, *(1,) * spatial, *kernel))
     axes = (3, *range(4 + spatial, 4 + 2 * spatial))
-    summed = contract(spread, filters, axes, dtype)
-    return build.reshape(summed, (batch, outputs, *sizes))
+    return build.reshape(contract(spread, filters, axes, dtype), (batch, outputs, *sizes))
 
 
 def paddings(padding: Any, kernel: Sequence[Any], dilation: Sequence[int], stride: Any) -> Any:

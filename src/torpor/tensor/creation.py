@@ -462,8 +462,7 @@ def _made_from(data: Any, dtype: DType | None, device: str | None) -> Tensor:
         check_all_fit(array, kind)
     if kind.kind == "packed":
         return _made_from(array if dtype else array.astype(np.int8), None, device).cast(kind)
-    buffer = buffer_from(array, where, kind)
-    return make(buffer_node(buffer, array.shape), where)
+    return make(buffer_node(buffer_from(array, where, kind), array.shape), where)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: str | None = None) -> Tensor:

@@ -226,8 +226,7 @@ def _parts_of(gradient: Any, like: Any) -> Sequence[Any]:
     """A gradient for the parts of `like`: the real part of a complex one for a real tensor."""
     if gradient is None:
         return [None] * len(like._parts)
-    parts = gradient._parts
-    return [*parts, None][: len(like._parts)]
+    return [*gradient._parts, None][: len(like._parts)]
 
 
 def _zeros(one: Any) -> Any:

@@ -402,8 +402,7 @@ def value_and_grad(
         value, aux, gradients = released([value, aux, gradients], targets)
         found = iter(gradients)
         trees = tuple(map_tree(lambda _: next(found), given[number]) for number in numbers)
-        made = trees[0] if isinstance(argnums, int) else trees
-        return ((value, aux) if has_aux else value), made
+        return ((value, aux) if has_aux else value), trees[0] if isinstance(argnums, int) else trees
 
     return wrapped
 

@@ -61,8 +61,7 @@ def format_of_class(named: Any) -> Any:
     if not isinstance(named, str) or not named.endswith("Tensor"):
         return named
     kind = named.rpartition(".")[2].removesuffix("Tensor")
-    known = {word: name for name, word in CLASSES.items()}
-    return known.get(kind, kind.lower())
+    return {word: name for name, word in CLASSES.items()}.get(kind, kind.lower())
 
 
 def finfo(type: Any = None) -> FloatLimits:

@@ -369,8 +369,7 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
     else:
         if type(right) not in _NUMBERS:
             if isinstance(right, complex | np.complexfloating):
-                pair = Handle._pairs.with_real(left)
-                return pair._meet(op, complex(right), swapped)
+                return Handle._pairs.with_real(left)._meet(op, complex(right), swapped)
             if isinstance(right, _ARRAYS):
                 return binary(op, left, Handle._type(right, device=device), swapped)
             right = as_scalar(right)

@@ -184,8 +184,7 @@ def buffer_from(array: Array, device: str, dtype: DType) -> Buffer:
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.dtype != dtype.numpy:
         flat = converted(flat, dtype)
-    buffer = Buffer(device, flat.size, dtype).allocate()
-    return buffer.copyin(flat)
+    return Buffer(device, flat.size, dtype).allocate().copyin(flat)
 
 
 def stored(array: Array, dtype: DType, device: str, axis: int | None = None) -> Storage:

@@ -93,8 +93,7 @@ def _full_key(key: Any, operand: Any) -> list[Any]:
         )
     taken = sum(_axes_of(part) for part in parts if part is not None and part is not Ellipsis)
     if taken > axes:
-        what = f"{taken} indices are too many for {axes} axes"
-        raise located(OutOfBoundsError(what), (operand,))
+        raise located(OutOfBoundsError(f"{taken} indices are too many for {axes} axes"), (operand,))
     place = places[0] if places else len(parts)
     return parts[:place] + [slice(None)] * (axes - taken) + parts[place + 1 :]
 

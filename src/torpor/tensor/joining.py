@@ -156,8 +156,7 @@ class Joining(Handle):
             repeats = repeats.reshape(())
         (count,) = counts_of((repeats,), "counts")
         spread = self.unsqueeze(axis + 1).expand(*shape[: axis + 1], count, *shape[axis + 1 :])
-        long = spread.reshape(*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
-        return _copied(long)
+        return _copied(spread.reshape(*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
 
 
 def _places(repeats: Any) -> Tensor:
@@ -181,8 +180,7 @@ def _interleaved(handle: Any, repeats: Any, axis: int) -> Tensor:
 def _copied(made: Tensor) -> Tensor:
     """The same value with a storage of its own."""
     storage = made._storage
-    depth = storage.depth + 1
-    return make(made._current(), storage.device, made.requires_grad, depth=depth)
+    return make(made._current(), storage.device, made.requires_grad, depth=storage.depth + 1)
 
 
 def _parts_and_axis(tensors: tuple[Any, ...], axis: int) -> tuple[list[Any], int]:

@@ -212,8 +212,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
     if dims is not None:
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     shape = A.shape[B.ndim :]
-    flat = A.reshape(math.prod(known_shape(B.shape)), -1)
-    return solve(flat, B.reshape(-1)).reshape(*shape)
+    return solve(A.reshape(math.prod(known_shape(B.shape)), -1), B.reshape(-1)).reshape(*shape)
 
 
 # --- norms ----------------------------------------------------------------------------------------

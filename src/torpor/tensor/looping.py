@@ -329,5 +329,4 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
     loop = closed.rounds()
     depth = 1 + max([tensor._storage.depth for _, tensor in begins], default=0)
     nodes = [build.detach(last(loop, n)) for n in range(len(begins))]
-    ends = [make(node, device, depth=depth) for node in nodes]
-    return filled(init, iter(ends))
+    return filled(init, iter([make(node, device, depth=depth) for node in nodes]))

@@ -149,8 +149,7 @@ class Loss(Handle):
                 what = f"target probabilities must have the logits' shape {self.shape}"
                 raise located(ShapeError(what), (self, target))
             smooth = target * (1 - label_smoothing) + label_smoothing / classes
-            loss = -_affine(logs * smooth, _along(weight, logs, axis)).sum(axis)
-            return reduced(loss, reduction)
+            return reduced(-_affine(logs * smooth, _along(weight, logs, axis)).sum(axis), reduction)
         _check_target(self, target, axis, weight)
         kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
         surprise = _surprise(self, choose(kept, target, 0), axis)
@@ -321,8 +320,7 @@ class Loss(Handle):
             return self  # type: ignore[return-value]
         if p == 1:
             return self.mul(0)
-        kept = random_uniform(self.shape, self.device) >= p
-        return kept.where(self * (1 / (1 - p)), 0)
+        return (random_uniform(self.shape, self.device) >= p).where(self * (1 / (1 - p)), 0)
 
 
 def check_several(operand: Any, rows: Any) -> None:
@@ -335,8 +333,7 @@ def check_several(operand: Any, rows: Any) -> None:
 def _probability(values: Any, what: str) -> Any:
     """The values, which are checked to be between 0 and 1."""
     text = f"binary_cross_entropy needs its {what} between 0 and 1"
-    inside = (values >= 0) & (values <= 1)
-    return derive(build.check, (values, inside), Requirement("value", text))
+    return derive(build.check, (values, (values >= 0) & (values <= 1)), Requirement("value", text))
 
 
 def _same_shape(operand: Any, target: Any) -> None:
@@ -360,8 +357,7 @@ def _along(values: Any, operand: Any, axis: int) -> Any:
 
 def _counting(kept: Any, target: Any, weight: Any, dtype: Any) -> Any:
     """By how much each sample counts: 0, or the weight of its class."""
-    ours = None if weight is None else weight[choose(kept, target, 0)]
-    return _affine(kept.cast(dtype), ours)
+    return _affine(kept.cast(dtype), None if weight is None else weight[choose(kept, target, 0)])
 
 
 def _counted(loss: Any, kept: Any, target: Any, weight: Any, reduction: str) -> Any:

@@ -162,8 +162,7 @@ class Numeric(Handle):
     def lcm(self, other: Any) -> Tensor:
         """The least common multiple of integers."""
         x, y = promoted(self, other)
-        divisor = x.gcd(y)
-        return (x // divisor.maximum(1) * y).abs()
+        return (x // x.gcd(y).maximum(1) * y).abs()
 
     def clamp_min(self, min: Any) -> Tensor:
         """Raised to `min`, as `clamp`."""

@@ -54,8 +54,7 @@ class Padding(Handle):
         made = derive(build.pad, (kept,), grown)
         if type(value) in (int, float, bool) and not value and str(value) != "-0.0":
             return made
-        inside = derive(build.pad, (kept.ones_like(dtypes.bool),), grown)
-        return choose(inside, made, value)
+        return choose(derive(build.pad, (kept.ones_like(dtypes.bool),), grown), made, value)
 
     def tril(self, diagonal: int = 0) -> Tensor:
         """(..., rows, columns) with 0 where column > row + diagonal.

@@ -89,8 +89,7 @@ class Products(Handle):
         theirs = (*(1,) * (axes - y.ndim), *y.shape)
         left = x.reshape(*[size for one in ours for size in (one, 1)])
         right = y.reshape(*[size for one in theirs for size in (1, one)])
-        sizes = [one * two for one, two in zip(ours, theirs, strict=True)]
-        return (left * right).reshape(*sizes)
+        return (left * right).reshape(*[one * two for one, two in zip(ours, theirs, strict=True)])
 
     @repeated
     def cross(self, other: Any, dim: int | None = None) -> Tensor:

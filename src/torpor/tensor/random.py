@@ -370,8 +370,7 @@ class Random(Handle):
         kind = as_dtype(dtype)
         for end in (low, high - 1):
             check_fits(end, kind if kind.is_int else dtypes.int64)
-        words = random_words(shape, device, generator)
-        return _below(words, high - low, low).cast(kind)
+        return _below(random_words(shape, device, generator), high - low, low).cast(kind)
 
     @staticmethod
     def uniform(

@@ -483,8 +483,7 @@ def _moved(tensor: Any, device: str) -> Tensor:
         return tensor
     if tensor.dtype.kind == "packed":
         return _moved(_wide(tensor), device).cast(tensor.dtype)
-    node = build.copy_to(tensor._operand(), device)
-    return make(node, device, tensor.requires_grad)
+    return make(build.copy_to(tensor._operand(), device), device, tensor.requires_grad)
 
 
 def lower(*tensors: Handle, target: str | None = None, opts: Any = None) -> list[Program]:

@@ -143,8 +143,7 @@ def _with_mean(name: str) -> Callable[..., Any]:
         self: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
     ) -> tuple[Tensor, Tensor]:
         dim, unbiased = _unbiased_first(dim, unbiased)
-        own = getattr(self, name)(dim, correction, keepdim, unbiased)
-        return own, self.mean(dim, keepdim)
+        return getattr(self, name)(dim, correction, keepdim, unbiased), self.mean(dim, keepdim)
 
     method.__name__, method.__doc__ = f"{name}_mean", f"(`{name}`, `mean`)."
     return method
@@ -208,8 +207,7 @@ class Reduce(Handle):
             raise located(DTypeError(f"a mean is a float, not {operand.dtype}"), (self,))
         count = _count(self, dim)
         if type(count) is int:
-            axes = _axes(dim, operand.ndim)
-            return derive(_mean_node, (operand,), axes, keepdim, count)
+            return derive(_mean_node, (operand,), _axes(dim, operand.ndim), keepdim, count)
         wide = operand.cast(wide_dtype(operand.dtype))
         return (wide.sum(dim, keepdim) / _divisor(count, wide)).cast(operand.dtype)
 

@@ -194,8 +194,7 @@ class Scatter(Handle):
         """A copy with copy[indices] = values, a tuple of index tensors, negative ones counted from
         the end; with `accumulate` added, one after the other.
         """
-        made = self.clone()
-        return made.index_put_(indices, values, accumulate)
+        return self.clone().index_put_(indices, values, accumulate)
 
     def index_put_(self, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
         """As `index_put`, in place."""

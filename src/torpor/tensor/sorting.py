@@ -285,5 +285,4 @@ def _least(values: Any, k: int, descending: bool) -> Any:
     numbers = (chosen.unsqueeze(2) * size + inside).reshape(rows, k * size)
     found: Any = derive(build.gather, (values, numbers.minimum(length - 1)), 1)
     candidates: Any = choose(numbers < length, _ordered(found, descending), behind).contiguous()
-    best = sorted_numbers(candidates).narrow(1, 0, k)
-    return derive(build.gather, (numbers, best), 1)
+    return derive(build.gather, (numbers, sorted_numbers(candidates).narrow(1, 0, k)), 1)

@@ -60,8 +60,7 @@ class Statistics(Handle):
                 return middle
             nothing = self.isnan() & ~middle.isnan()  # takes no part in the gradient
             other = middle.eq(math.inf).where(-math.inf, math.inf).cast(self.dtype)
-            there = nothing.where(other, self)
-            return with_rule(middle, (there,), "evenly", *range(self.ndim))
+            return with_rule(middle, (nothing.where(other, self),), "evenly", *range(self.ndim))
         if not self.ndim:
             return self.median(0)
         axis = one_axis(dim, self.ndim)

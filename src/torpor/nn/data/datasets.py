@@ -132,8 +132,7 @@ class ConcatDataset(Dataset[Any]):
             raise IndexError(f"sample {index} of {len(self)}")
         place = index % len(self)
         number = bisect.bisect_right(self.cumulative_sizes, place)
-        before = self.cumulative_sizes[number - 1] if number else 0
-        return self.datasets[number][place - before]
+        return self.datasets[number][place - (self.cumulative_sizes[number - 1] if number else 0)]
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]

@@ -185,8 +185,7 @@ class LowRankMultivariateNormal(MultivariateNormal):
         return self.loc + moved + self.cov_diag.sqrt() * own
 
     def _log_volume(self) -> Any:
-        inner = self._inner().diagonal(0, -2, -1).log().sum(-1)
-        return self.cov_diag.log().sum(-1) / 2 + inner
+        return self.cov_diag.log().sum(-1) / 2 + self._inner().diagonal(0, -2, -1).log().sum(-1)
 
     def _distance(self, apart: Any) -> Any:
         scaled = apart / self.cov_diag

@@ -20,8 +20,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
     has_rsample = True
 
     def _draw(self, shape: Shape) -> Tensor:
-        drawn = super()._draw(shape).detach()
-        return drawn + (self.probs - self.probs.detach())
+        return super()._draw(shape).detach() + (self.probs - self.probs.detach())
 
 
 class RelaxedOneHotCategorical(Distribution):

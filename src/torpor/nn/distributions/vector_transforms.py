@@ -52,8 +52,7 @@ class StickBreakingTransform(Transform):
 
     def _shares(self, x: Any) -> Any:
         """Logits of the shares."""
-        count = x.shape[-1]
-        return x - as_tensor(np.log(np.arange(count, 0, -1)), dtype=x.dtype, device=x.device)
+        return x - as_tensor(np.log(np.arange(x.shape[-1], 0, -1)), dtype=x.dtype, device=x.device)
 
     def _call(self, x: Any) -> Any:
         share = self._shares(x)
@@ -96,8 +95,7 @@ class CorrCholeskyTransform(Transform):
         size = self._size(x.shape[-1])
         place = np.zeros((size, size), np.int64)
         place[np.tril_indices(size, -1)] = np.arange(x.shape[-1])
-        whole = x[..., as_tensor(place.reshape(-1))]
-        return whole.reshape(*x.shape[:-1], size, size).tril(-1)
+        return x[..., as_tensor(place.reshape(-1))].reshape(*x.shape[:-1], size, size).tril(-1)
 
     def _call(self, x: Any) -> Any:
         z = self._placed(x.tanh())
@@ -117,8 +115,7 @@ class CorrCholeskyTransform(Transform):
         size = left.shape[-1]
         # column k stands below the root in those of the row behind it
         behind = np.clip(np.arange(size)[:, None] - np.arange(size) - 1, 0, None)
-        weights = as_tensor(behind / 2 + 1, dtype=x.dtype, device=x.device)
-        return (left * weights).sum((-2, -1))
+        return (left * as_tensor(behind / 2 + 1, dtype=x.dtype, device=x.device)).sum((-2, -1))
 
     def forward_shape(self, shape: Sequence[int]) -> Shape:
         size = self._size(shape[-1])

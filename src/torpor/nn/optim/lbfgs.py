@@ -113,8 +113,7 @@ class LBFGS(Optimizer):
     @with_hooks
     def state_dict(self) -> dict[str, Any]:
         """What is kept, under 0, and the group, as PyTorch lays them out."""
-        kept = dict(enumerate(self.state.values()))
-        return {**super().state_dict(), "state": kept}
+        return {**super().state_dict(), "state": dict(enumerate(self.state.values()))}
 
     @with_hooks
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:

@@ -451,8 +451,7 @@ def _steps_by(
 def filled_like(parameter: Tensor, value: float = 0.0) -> Tensor:
     """Memory of the parameter's shape in the format of its steps."""
     dtype = wide_dtype(parameter.dtype)
-    made = Tensor.full(parameter.shape, value, dtype=dtype, device=parameter.device)
-    return made.contiguous()
+    return Tensor.full(parameter.shape, value, dtype=dtype, device=parameter.device).contiguous()
 
 
 @repeated

@@ -66,8 +66,7 @@ class BasePruningMethod:
     def prune(self, t: Tensor, default_mask: Any = None, importance_scores: Any = None) -> Tensor:
         """t without what is pruned, by `importance_scores` of its shape, by default t itself."""
         scores = t if importance_scores is None else importance_scores
-        mask = t.ones_like() if default_mask is None else default_mask
-        return t * self._mask(scores, mask)
+        return t * self._mask(scores, t.ones_like() if default_mask is None else default_mask)
 
     def _mask(self, scores: Tensor, mask: Tensor) -> Tensor:
         """The mask, and what this prunes of the rest."""
@@ -133,8 +132,7 @@ class L1Unstructured(BasePruningMethod):
         self.amount = amount
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        flat = _without_least(t.abs().reshape(-1), self.amount)
-        return flat.reshape(t.shape) * default_mask
+        return _without_least(t.abs().reshape(-1), self.amount).reshape(t.shape) * default_mask
 
 
 class RandomUnstructured(L1Unstructured):
