@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torpor.base.attributes import attributes
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ValueRangeError
 from torpor.capture.code import asks_for_types
 from torpor.capture.finish import finish
@@ -94,6 +95,8 @@ class _Run:
             tracer.left()
             if [one.requires_grad for one in self.given] != self.required:
                 tracer.refuse("changes whether a tensor that it was given requires a gradient")
+            if any(map(tracer.reach.names_one_of, (*call.tensors, *self.given))):
+                tracer.refuse("has to do with attributes of tensors that it is given")
             if self.sizes:
                 self.sizes.admit(result)
                 if tracer.reasons or not self.tape.varies:
@@ -180,6 +183,7 @@ def _stand_in(tensor: Handle) -> Handle:
         return tensor
     storage = storage_of_view(tensor)
     made = make(storage.base, storage.device, storage=storage)
+    attributes(made).update(attributes(tensor))
     return unpacking(made, tensor._current()) if tensor.dtype.kind == "packed" else made
 
 

@@ -81,6 +81,8 @@ class _Finish:
     def _collect_leaf(self, value: Any) -> None:
         if is_tensor(value):
             self.outputs[id(value)] = value
+            if not self.tracer.reach.is_known(value) and self.tracer.reach.names_one_of(value):
+                self.tracer.refuse("has to do with attributes of tensors that it gives")
         elif type(value) is not Number and value is not ABSENT and not self._was_there(value):
             self.tracer.refuse(f"gives back a {type(value).__name__}, which it makes")
 

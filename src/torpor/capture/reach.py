@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+from torpor.base.attributes import attributes
 from torpor.capture.code import is_opaque, is_ours, names_of, root_of
 from torpor.capture.holding import (
     held_of,
@@ -190,6 +191,11 @@ class Reach:
         """Whether the code has made this leaf, as far as is known."""
         return (leaf_number(leaf) or 0) > self.before and not self.is_known(leaf)
 
+    def names_one_of(self, tensor: Handle) -> bool:
+        """Whether the code has a name for an attribute that a program gave to the tensor."""
+        own, names = attributes(tensor).keys(), self.loaded | self.stored | self.asked
+        return bool(own) and (self.everything or not names.isdisjoint(own))
+
     def path_of(self, value: Any) -> str:
         """How an object is reached."""
         return self._objects[id(value)][1]
@@ -209,6 +215,7 @@ class Reach:
                 self.found(value)
                 if value.grad is not None:
                     self.add(value.grad, f"{path}.grad")
+                self._given(value, path)
             else:
                 self._objects[id(value)] = value, path
                 self._look_at(value, path)
