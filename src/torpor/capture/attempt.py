@@ -10,7 +10,7 @@ from torpor.base.attributes import attributes
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ValueRangeError
 from torpor.capture.code import asks_for_types
 from torpor.capture.finish import finish
-from torpor.capture.holding import is_tensor
+from torpor.capture.holding import is_given_one_of, is_tensor
 from torpor.capture.number import Number, Tape
 from torpor.capture.sizes import AnySize
 from torpor.capture.trace import Trace, is_whole, storage_of_view
@@ -95,7 +95,7 @@ class _Run:
             tracer.left()
             if [one.requires_grad for one in self.given] != self.required:
                 tracer.refuse("changes whether a tensor that it was given requires a gradient")
-            if any(map(tracer.reach.names_one_of, (*call.tensors, *self.given))):
+            if any(is_given_one_of(one, tracer.reach) for one in (*call.tensors, *self.given)):
                 tracer.refuse("has to do with attributes of tensors that it is given")
             if self.sizes:
                 self.sizes.admit(result)

@@ -21,9 +21,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from torpor.base.attributes import attributes
 from torpor.capture.code import is_opaque, is_ours, names_of, root_of
 from torpor.capture.holding import (
+    has_name,
     held_of,
     is_a,
     is_known,
@@ -191,11 +191,6 @@ class Reach:
         """Whether the code has made this leaf, as far as is known."""
         return (leaf_number(leaf) or 0) > self.before and not self.is_known(leaf)
 
-    def names_one_of(self, tensor: Handle) -> bool:
-        """Whether the code has a name for an attribute that a program gave to the tensor."""
-        own, names = attributes(tensor).keys(), self.loaded | self.stored | self.asked
-        return bool(own) and (self.everything or not names.isdisjoint(own))
-
     def path_of(self, value: Any) -> str:
         """How an object is reached."""
         return self._objects[id(value)][1]
@@ -359,6 +354,11 @@ class Reach:
     def _attributes(self, value: Any, path: str, names: Any) -> None:
         """Note the attributes of `value` under these names (None: under all that it has)."""
         own = own_attributes(value)
+        if is_tensor(value):  # whose own are those that a program gave it
+            for name in self.asked.union(own) if names is None else names:
+                if name in own or (name in self.asked and not has_name(type(value), name)):
+                    self._place(own, name, f"{path}.{name}", identity=id(value))
+            return
         if names is None:
             names = self.loaded | self.changed | self.stored
             if self._counts_whole(value):
