@@ -43,6 +43,7 @@ torpor.zeros(1, 2) @ torpor.zeros(2, 1, dtype=torpor.float16)
 torpor.addmm(torpor.zeros(1, 1), torpor.ones(1, 1), torpor.ones(1, 1, dtype=torpor.float64))
 torpor.dot(torpor.tensor([True]), torpor.tensor([True])) ~ np.dot([True], [True])
 torpor.mm(torpor.tensor([[True]]), torpor.tensor([[True]]))
+torpor.dot(torpor.ones(1, 2), torpor.ones(2))
 torpor.tensor([1.0]).lerp(torpor.tensor([2.0], dtype=torpor.float64), 0.5)
 torpor.nn.Linear(2, 2)(torpor.zeros(1, 2, dtype=torpor.float64)).dtype.itemsize
 torpor.nn.functional.softmax(torpor.tensor([0, 0]), 0)
@@ -139,8 +140,10 @@ torpor.ones(2, requires_grad=True).numpy()
         "Gradients",
         "A graph is never freed or changed: what was written to in place keeps its gradient, and "
         "two tensors may share a part of a graph. A detached view has no gradient, whatever is "
-        "written to it. A second `backward` of the same tensor is an "
-        "error in both. The gradient of a product is the product of the others, not divided by "
+        "written to it. A second `backward` or `autograd.grad` of the same tensor is an "
+        "error in both where the gradient is made of values. Parts that `unbind` and `split` give "
+        "may be written to. `vmap` draws another number for each. "
+        "The gradient of a product is the product of the others, not divided by "
         "what it is of, and what a constant takes the place of has the gradient 0, also beside "
         "infinities. Sums of exponentials that are 0 so far have slope 0, and the "
         "largest of one number has slope 1. Where "
@@ -151,6 +154,9 @@ torpor.ones(2, requires_grad=True).numpy()
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.backward(); (-y).backward(); x.grad
+x = torpor.ones(1, requires_grad=True); y = x * 2; y.backward(); y.backward(); x.grad
+x = torpor.ones(2, requires_grad=True); (x * 1).unbind(0)[0].mul_(2).item()
+torpor.vmap(lambda x: torpor.rand(1) * 0 + x)(torpor.zeros(2))
 w = torpor.ones(1, requires_grad=True); x = torpor.zeros(1).detach(); x.copy_(w); x.requires_grad
 x = torpor.tensor([2.0, np.inf], requires_grad=True); x.prod().backward(); x.grad
 x = torpor.tensor([np.inf], requires_grad=True); x.nan_to_num().square().backward(); x.grad
@@ -195,6 +201,7 @@ torpor.manual_seed(0); torpor.rand(2)
 torpor.distributions.Normal(0.0, torpor.rand(1) - 2).sample()
 torpor.bernoulli(torpor.tensor([2.0]))
 torpor.multinomial(torpor.tensor([-1.0, 2.0]), 1)
+torpor.multinomial(torpor.tensor([0.0, 1.0]), 2)
 """,
     ),
     Topic(

@@ -136,6 +136,7 @@ _NAMES: Final = {
     "torpor.source": "render",
     "torpor.tensor": "Generator Tensor as_tensor checkpoint einsum enable_grad grad lower "
     "manual_seed no_grad set_default_dtype value_and_grad",
+    "torpor.tensor.checkpoint": "checkpoint_sequential",
     "torpor.tensor.custom_kernel": "custom_kernel",
     "torpor.tensor.formats": "can_cast finfo iinfo imag is_tensor promote_types real result_type",
     "torpor.tensor.lu": "lu_unpack",

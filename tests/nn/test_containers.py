@@ -86,3 +86,14 @@ def test_tensors_in_lists_and_dicts_of_parameters_are_trained():
     assert list(dict(tables.named_parameters())) == ["left"]
     assert tables.get("right") is None
     assert tables.left.requires_grad
+
+
+def test_a_dict_of_parameters_is_one_in_what_dicts_have():
+    made = nn.ParameterDict({"a": Tensor([1.0])})
+    assert made.setdefault("b", Tensor([2.0])) is made["b"]
+    assert made["b"].requires_grad
+    assert made.setdefault("a", None) is made["a"]
+    same = made.copy()
+    assert same["a"] is made["a"]
+    assert made.popitem()[0] == "b"
+    assert (list(made), list(same)) == (["a"], ["a", "b"])

@@ -75,3 +75,11 @@ def test_linear_parts_and_norms_without_statistics():
     inner = net[1](net[0](Tensor(X))).numpy()
     wanted = (inner - inner.mean(0)) / np.sqrt(inner.var(0) + 1e-5)
     np.testing.assert_allclose(net[2](net[1](net[0](Tensor(X)))).numpy(), wanted, atol=1e-5)
+
+
+def test_functions_are_functional_already():
+    def raised(x):
+        x.add_(1)
+        return x * 2
+
+    assert torpor.func.functionalize(raised)(Tensor([1.0])).tolist() == [4.0]

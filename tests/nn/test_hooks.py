@@ -53,3 +53,32 @@ def test_hooks_backwards_see_and_change_gradients():
     assert up[0].tolist() == [[10.0]]
     module.register_full_backward_hook(lambda m, down, up: (down[0] * 0,))
     assert module(x).sum().gradient(x)[0].tolist() == [[0.0, 0.0]]
+
+
+def test_backward_hooks_of_modules_whose_arguments_have_no_gradient():
+    module = nn.Linear(2, 1)
+    seen = []
+    module.register_full_backward_pre_hook(lambda m, up: seen.append(up[0].tolist()))
+    module.register_full_backward_hook(lambda m, down, up: seen.append((down, up[0].tolist())))
+    module(Tensor([[1.0, 2.0]])).sum().backward()
+    assert seen == [[[1.0]], ((None,), [[1.0]])]
+    assert module.weight.grad.tolist() == [[1.0, 2.0]]
+
+
+def test_backward_hooks_see_none_for_an_argument_without_a_gradient():
+    class Both(nn.Module):
+        def forward(self, one, other):
+            return one * other
+
+    module, seen = Both(), []
+
+    def hook(module, down, up):
+        seen.append(down)
+        return None, down[1] * 10
+
+    module.register_full_backward_hook(hook)
+    x = Tensor([2.0], requires_grad=True)
+    module(Tensor([3.0]), x).backward()
+    assert seen[0][0] is None
+    assert seen[0][1].tolist() == [3.0]
+    assert x.grad.tolist() == [30.0]

@@ -7,7 +7,7 @@ import pytest
 
 import torpor
 import torpor.nn.functional as F
-from torpor import Tensor, explain, jit
+from torpor import Tensor, explain, jit, nn
 from torpor.base.errors import ShapeError, ValueRangeError
 
 X, Y = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]]), np.array([[1.0, -1, 1], [-1, 1, -1]])
@@ -193,3 +193,36 @@ def test_bilinear_and_linear_cross_entropy():
     rows, target = T(weight[0]), Tensor([2, 0])
     made = F.linear_cross_entropy(T(X), rows, target).item()
     assert made == pytest.approx((T(X) @ rows.T).cross_entropy(target).item())
+
+
+ONE, OTHER = Tensor(X), Tensor(np.abs(Y))
+
+
+@pytest.mark.parametrize(("module", "loss"), [
+    (nn.MSELoss(False), F.mse_loss(ONE, OTHER, reduction="sum")),
+    (nn.MSELoss(None, None, "sum"), F.mse_loss(ONE, OTHER, reduction="sum")),
+    (nn.MSELoss(True, False), F.mse_loss(ONE, OTHER, reduction="none")),
+    (nn.SmoothL1Loss(None, None, "sum", 0.5),
+     F.smooth_l1_loss(ONE, OTHER, reduction="sum", beta=0.5)),
+    (nn.BCEWithLogitsLoss(None, False, None), None),
+    (nn.PoissonNLLLoss(True, False, None, 1e-3, None, "sum"),
+     F.poisson_nll_loss(ONE, OTHER, eps=1e-3, reduction="sum")),
+    (nn.HuberLoss("sum", 0.5), F.huber_loss(ONE, OTHER, "sum", 0.5)),
+])  # fmt: skip
+def test_modules_take_arguments_in_the_order_with_size_average(module, loss):
+    if loss is None:
+        loss = F.binary_cross_entropy_with_logits(ONE, OTHER, reduction="sum")
+    assert module(ONE, OTHER).tolist() == loss.tolist()
+
+
+def test_cross_entropy_as_a_module_takes_arguments_in_either_order():
+    scores, classes, weight = Tensor.eye(3), Tensor([0, 1, 2]), Tensor([1.0, 2.0, 3.0])
+    expected = F.cross_entropy(scores, classes, weight, ignore_index=1, label_smoothing=0.1)
+    for made in (
+        nn.CrossEntropyLoss(weight, None, 1, None, "mean", 0.1),
+        nn.CrossEntropyLoss(weight, 1, "mean", 0.1),
+        nn.CrossEntropyLoss(weight, ignore_index=1, label_smoothing=0.1),
+    ):
+        assert made(scores, classes).item() == expected.item()
+    with pytest.raises(TypeError):
+        nn.CrossEntropyLoss(weight, None, 1, None, "mean", 0.1, 0)

@@ -302,3 +302,9 @@ def test_bytes_of_a_number_are_refused(tmp_path):
         archive.writestr("archive/data.pkl", pickle.dumps(Large(), 2))
     with pytest.raises(ParseError, match="damaged"):
         torpor.load(tmp_path / "a.pt")
+
+
+def test_words_of_pytorch_for_files(tmp_path):
+    path = tmp_path / "x.pt"
+    torpor.save({"x": Tensor([1.0])}, f=path, pickle_protocol=2)
+    assert torpor.load(f=path, map_location="cpu", weights_only=True)["x"].tolist() == [1.0]

@@ -3,10 +3,11 @@
 import copy
 
 import pytest
+from torpor.autograd import Function
 
 import torpor
 from torpor import Tensor
-from torpor.base.errors import GradientError
+from torpor.base.errors import DTypeError, GradientError, ShapeError
 
 
 class Scaled(torpor.autograd.Function):
@@ -379,3 +380,97 @@ def test_freezing_and_letting_go_in_a_loop_leaves_graphs_as_they_are():
         x.requires_grad = True
         lengths.add(len((x * x)._storage.base.toposort()))
     assert len(lengths) == 1
+
+
+def test_gradients_of_one_tensor_again_need_the_graph_to_have_been_kept():
+    x = Tensor([3.0], requires_grad=True)
+    y = (x * x).sum()
+    assert torpor.autograd.grad(y, x, retain_graph=True)[0].tolist() == [6.0]
+    assert torpor.autograd.grad(y, x)[0].tolist() == [6.0]
+    for again in (lambda: torpor.autograd.grad(y, x), y.backward):
+        with pytest.raises(GradientError, match="retain_graph=True"):
+            again()
+    z = (x * x).sum()
+    torpor.autograd.grad(z, x, create_graph=True)
+    assert torpor.autograd.grad(z, x)[0].tolist() == [6.0]
+
+
+def test_backward_needs_inputs_where_they_are_given():
+    x = Tensor([3.0], requires_grad=True)
+    with pytest.raises(GradientError, match="one tensor or more"):
+        (x * x).backward(inputs=[])
+
+
+def test_a_generator_is_in_the_mode_only_while_it_runs():
+    seen = []
+
+    @torpor.no_grad()
+    def numbers():
+        try:
+            sent = yield torpor.is_grad_enabled()
+            seen.append((sent, torpor.is_grad_enabled()))
+            try:
+                yield 2
+            except KeyError:
+                seen.append(torpor.is_grad_enabled())
+            yield 3
+            return "end"
+        finally:
+            seen.append(torpor.is_grad_enabled())
+
+    def whole():
+        seen.append((yield from numbers()))
+
+    generator = whole()
+    assert next(generator) is False
+    assert torpor.is_grad_enabled()
+    assert generator.send("sent") == 2
+    assert generator.throw(KeyError) == 3
+    assert list(generator) == []
+    assert seen == [("sent", False), False, False, "end"]
+    closed = numbers()
+    next(closed)
+    closed.close()
+    assert seen[-1] is False
+    assert torpor.is_grad_enabled()
+
+
+def test_what_users_give_for_gradients_has_to_fit():
+    class Given(Function):
+        gradient = None
+
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return Given.gradient
+
+    x = Tensor([[1.0, 2.0]], requires_grad=True)
+    for Given.gradient, kind in ((Tensor([1.0, 1.0, 1.0]), ShapeError), ("a", DTypeError)):
+        with pytest.raises(kind, match="gradient"):
+            Given.apply(x).sum().gradient(x)
+    Given.gradient = Tensor.ones(3, 2)  # summed over what the tensor would be broadcast along
+    assert Given.apply(x).sum().gradient(x)[0].tolist() == [[3.0, 3.0]]
+    for given, kind in ((Tensor([1.0]), ShapeError), (3.0, DTypeError)):
+        hook = x.register_hook(lambda _, given=given: given)
+        with pytest.raises(kind, match="gradient"):
+            (x * 2).sum().backward()
+        hook.remove()
+
+
+def test_functions_say_what_they_lack():
+    class Empty(Function):
+        pass
+
+    class Forward(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+    x = Tensor([1.0], requires_grad=True)
+    with pytest.raises(NotImplementedError, match="forward"):
+        Empty.apply(x)
+    with pytest.raises(NotImplementedError, match="backward"):
+        Forward.apply(x).backward()

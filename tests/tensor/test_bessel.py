@@ -121,3 +121,16 @@ def test_the_whole_range_is_scipys():
     x = np.linspace(-30, 90, 3000)
     made, known = special.airy_ai(Tensor(x)).numpy(), scipy.airy(x)[0]
     assert (abs(made - known) < 1e-12 * np.maximum(abs(known), (x < 0) * 0.1)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_least_numbers_have_bessel_functions_of_the_second_kind(dtype):
+    least = np.finfo(dtype).smallest_subnormal
+    for scale in (1, 3, 1000):
+        x = dtype(least * scale)
+        log = math.log(least) + math.log(scale)
+        expected = math.log(2) - log - 0.5772156649015329
+        made = special.modified_bessel_k0(Tensor(np.array([x]))).item()
+        assert abs(made - expected) <= 2e-7 * expected
+        one = special.modified_bessel_k1(Tensor(np.array([x]))).item()
+        assert one == (dtype(1) / x if dtype(x) > 1 / np.finfo(dtype).max else INF)

@@ -204,3 +204,14 @@ def test_backward_of_a_gradient():
     y = checkpoint(lambda a: a**2 * w, Tensor([1.0, 2.0, 3.0]))
     y.sum().backward(create_graph=True)
     assert np.allclose(w.grad.numpy(), [1.0, 4.0, 9.0])
+
+
+@pytest.mark.parametrize("segments", [1, 2, 3, 5])
+def test_functions_in_a_row_are_checkpointed_in_segments(segments):
+    steps = [torpor.exp, torpor.sin, lambda x: x * 3, torpor.tanh, torpor.sqrt]
+    x = Tensor([0.1, 0.2], requires_grad=True)
+    made = torpor.checkpoint_sequential(steps, segments, x)
+    plain = (x.exp().sin() * 3).tanh().sqrt()
+    np.testing.assert_allclose(made.detach().numpy(), plain.detach().numpy(), rtol=1e-6)
+    found, expected = (y.sum().gradient(x)[0].numpy() for y in (made, plain))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -143,3 +143,24 @@ def test_integers_become_floats_and_names_have_out():
     assert made.dtype is torpor.float32
     out = torpor.zeros(2)
     assert special.expit(Tensor([0.0, 0.0]), out=out) is out and out.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ndtri_far_from_the_middle(dtype):
+    from statistics import NormalDist
+
+    kind = np.finfo(dtype)
+    shares = np.array([kind.tiny, 1e-30, 1e-17, 1e-8, 0.2, 0.25, 0.3, 0.75, 0.9, 1 - kind.epsneg])
+    shares = shares.astype(dtype)
+    made = special.ndtri(Tensor(shares)).numpy()
+    expected = [NormalDist().inv_cdf(float(p)) for p in shares]
+    np.testing.assert_allclose(made, expected, rtol=8 * kind.eps)
+    least = special.ndtri(Tensor(np.array([kind.smallest_subnormal], dtype))).item()
+    assert -math.inf < least < made[0]
+    ends = special.ndtri(Tensor(np.array([0, 1, -0.1, 1.1, np.nan], dtype))).tolist()
+    assert ends[:2] == [-math.inf, math.inf]
+    assert all(map(math.isnan, ends[2:]))
+    x = Tensor(np.array([1e-12], dtype), requires_grad=True)
+    y = special.ndtri(x)
+    slope = math.sqrt(2 * math.pi) * math.exp(y.item() ** 2 / 2)
+    np.testing.assert_allclose(y.gradient(x)[0].numpy(), [slope], rtol=1e-4)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torpor.base.attributes import attributes
 from torpor.base.errors import DivisionByZeroError, LinAlgError, OutOfBoundsError, ValueRangeError
 from torpor.capture.code import asks_for_types
 from torpor.capture.finish import finish
-from torpor.capture.holding import is_tensor
+from torpor.capture.holding import is_given_one_of, is_tensor
 from torpor.capture.number import Number, Tape
 from torpor.capture.sizes import AnySize
 from torpor.capture.trace import Trace, is_whole, storage_of_view
@@ -98,6 +99,8 @@ class _Run:
             tracer.left()
             if [one.requires_grad for one in self.given] != self.required:
                 tracer.refuse("changes whether a tensor that it was given requires a gradient")
+            if any(is_given_one_of(one, tracer.reach) for one in (*call.tensors, *self.given)):
+                tracer.refuse("has to do with attributes of tensors that it is given")
             if self.sizes:
                 self.sizes.admit(result)
                 if tracer.reasons or not self.tape.varies:
@@ -186,6 +189,7 @@ def _stand_in(tensor: Handle) -> Handle:
         return tensor
     storage = storage_of_view(tensor)
     made = make(storage.base, storage.device, storage=storage)
+    attributes(made).update(attributes(tensor))
     return unpacking(made, tensor._current()) if tensor.dtype.kind == "packed" else made
 
 

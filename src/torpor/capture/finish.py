@@ -12,7 +12,7 @@ from torpor.base.attributes import attributes
 from torpor.base.dtypes import DType, dtypes
 from torpor.capture.commit import Fixed, Leaf, Value, severed
 from torpor.capture.guards import Guards, guards_of
-from torpor.capture.holding import is_a, is_tensor
+from torpor.capture.holding import is_a, is_given_one_of, is_tensor
 from torpor.capture.number import Number, plain
 from torpor.capture.place import ABSENT, Place
 from torpor.capture.successor import is_worth_it
@@ -81,6 +81,9 @@ class _Finish:
     def _collect_leaf(self, value: Any) -> None:
         if is_tensor(value):
             self.outputs[id(value)] = value
+            reach = self.tracer.reach
+            if not reach.is_known(value) and is_given_one_of(value, reach):
+                self.tracer.refuse("has to do with attributes of tensors that it gives")
         elif type(value) is not Number and value is not ABSENT and not self._was_there(value):
             self.tracer.refuse(f"gives back a {type(value).__name__}, which it makes")
 

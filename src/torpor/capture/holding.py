@@ -29,6 +29,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from torpor.base.attributes import attributes
 from torpor.base.dtypes import DType
 from torpor.capture.code import CHANGING, is_opaque, root_of
 from torpor.tensor.complex import Complex
@@ -80,6 +81,17 @@ def module_of(kind: type) -> str:
 def name_of(kind: type) -> str:
     """What a class is called."""
     return str(type.__getattribute__(kind, "__qualname__"))
+
+
+def has_name(kind: type, name: str) -> bool:
+    """Whether a class says what its objects have under a name."""
+    return any(name in own_of(base) for base in line_of(kind))
+
+
+def is_given_one_of(tensor: Handle, reach: Any) -> bool:
+    """Whether a program gave a tensor an attribute that the code of a trace has a name for."""
+    own, names = attributes(tensor).keys(), reach.loaded | reach.stored | reach.asked
+    return bool(own) and (reach.everything or not names.isdisjoint(own))
 
 
 def own_attributes(value: Any) -> Any:

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from torpor.capture.code import is_opaque, is_ours, names_of, root_of
 from torpor.capture.holding import (
+    has_name,
     held_of,
     is_a,
     is_known,
@@ -209,6 +210,7 @@ class Reach:
                 self.found(value)
                 if value.grad is not None:
                     self.add(value.grad, f"{path}.grad")
+                self._given(value, path)
             else:
                 self._objects[id(value)] = value, path
                 self._look_at(value, path)
@@ -352,6 +354,11 @@ class Reach:
     def _attributes(self, value: Any, path: str, names: Any) -> None:
         """Note the attributes of `value` under these names (None: under all that it has)."""
         own = own_attributes(value)
+        if is_tensor(value):  # whose own are those that a program gave it
+            for name in self.asked.union(own) if names is None else names:
+                if name in own or (name in self.asked and not has_name(type(value), name)):
+                    self._place(own, name, f"{path}.{name}", identity=id(value))
+            return
         if names is None:
             names = self.loaded | self.changed | self.stored
             if self._counts_whole(value):

@@ -218,6 +218,20 @@ class ParameterDict(_Dict):
         """The parameter of this name, else the default."""
         return self._inside.get(name, default)
 
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """The parameter of this name, which is the default from now on if there was none."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def popitem(self) -> tuple[str, Any]:
+        """Take the last one out: (name, parameter)."""
+        return self._inside.popitem()
+
+    def copy(self) -> ParameterDict:
+        """A dict of the same parameters."""
+        return ParameterDict(self._inside)
+
 
 def _module(value: Any) -> Any:
     if value is not None and not callable(value):

@@ -98,8 +98,14 @@ class Hooks:
                 gradients = _replaced(hook(module, gradients, seen[0]), gradients)
             return gradients
 
+        def down_alone(*gradients: Any) -> tuple[Any, ...]:
+            gradients = down(*gradients)
+            up(*[None for one in flat_tree(args) if isinstance(one, Tensor)])
+            return gradients
+
+        flows = any(map(_has_gradient, flat_tree(args)))
         args = _through(args, up)
-        return _through(module.forward(*args, **kwargs), down)
+        return _through(module.forward(*args, **kwargs), down if flows else down_alone)
 
 
 def of(module: Module) -> Hooks:
@@ -123,9 +129,18 @@ def _replaced(given: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _through(tree: Any, hook: Callable[..., Any]) -> Any:
     """The tensors of a tree, whose gradients go through the hook together."""
-    flows = [
-        t for t in flat_tree(tree) if isinstance(t, Tensor) and t.requires_grad and t.dtype.is_float
-    ]
-    passed = iter(between(flows, hook) if flows else ())
+    tensors = [one for one in flat_tree(tree) if isinstance(one, Tensor)]
+    flows = list(filter(_has_gradient, tensors))
     marked = {id(t) for t in flows}
+
+    def of_all(*gradients: Any) -> tuple[Any, ...]:
+        each = iter(gradients)
+        given = hook(*[next(each) if id(t) in marked else None for t in tensors])
+        return tuple([one for one, t in zip(given, tensors, strict=True) if id(t) in marked])
+
+    passed = iter(between(flows, of_all) if flows else ())
     return map_tree(lambda t: next(passed) if id(t) in marked else t, tree)
+
+
+def _has_gradient(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad and value.dtype.is_float

@@ -9,7 +9,7 @@ import functools
 import inspect
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from torpor.base.errors import ShapeError, ValueRangeError
@@ -359,15 +359,21 @@ def _either_order(function: Callable[..., Any], before: str = "reduction") -> Ca
     order = [*own[:place], "size_average", *own[place:]]
     order.insert(order.index("reduction"), "reduce")
 
-    @functools.wraps(function)
-    def made(*arguments: Any, **options: Any) -> Any:
-        if len(arguments) > len(order):
+    def told_apart(arguments: Sequence[Any], inputs: int = 0) -> tuple[Sequence[Any], Any]:
+        """(arguments by place, others by name); `inputs` tensors in front are left out of them."""
+        if inputs + len(arguments) > len(order):
             raise TypeError(f"{function.__name__}() takes {len(order)} arguments at most")
-        if len(arguments) > place and isinstance(arguments[place], bool | None):
-            named = dict(zip(order[place:], arguments[place:], strict=False))
-            return function(*arguments[:place], **named, **options)
-        return function(*arguments, **options)
+        here = place - inputs
+        if len(arguments) <= here or not isinstance(arguments[here], bool | None):
+            return arguments, {}
+        return arguments[:here], dict(zip(order[place:], arguments[here:], strict=False))
 
+    def in_either(*arguments: Any, **options: Any) -> Any:
+        placed, named = told_apart(arguments)
+        return function(*placed, **named, **options)
+
+    made: Any = functools.wraps(function)(in_either)
+    made.told_apart = told_apart  # for the modules
     made.__wrapped__ = getattr(function, "__wrapped__", function)  # the method, as of the others
     return made
 

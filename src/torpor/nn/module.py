@@ -360,7 +360,7 @@ class Module:
         self, hook: hooks.Hook, prepend: bool = False
     ) -> hooks.Removable:
         """Call `hook(module, grad_input, grad_output)` with the gradients of the tensors among the
-        positional arguments; what it gives, unless None, are the gradients that go on.
+        positional arguments, None for one that has none; what it gives, unless None, goes on.
         """
         return hooks.of(self).add("up", hook, prepend)
 

@@ -21,10 +21,14 @@ class Stateless(Module):
 
     function: ClassVar[Callable[..., Any]]
     names: ClassVar[tuple[str, ...]]
+    inputs: ClassVar[int]
     is_noisy: ClassVar[bool]  # whether it computes another thing in training
 
     def __init__(self, *arguments: Any, **options: Any):
         if "reduction" in self.names:
+            if (told_apart := attribute(type(self).function, "told_apart", None)) is not None:
+                arguments, named = told_apart(arguments, self.inputs)
+                options = {**options, **named}
             options = with_reduction(options)
         given = bound_to(self, inspect.signature(type(self)), arguments, options)
         given.apply_defaults()
@@ -53,6 +57,7 @@ def module_of(
     members = {
         "function": staticmethod(function),
         "names": tuple(p.name for p in taken),
+        "inputs": inputs,
         "is_noisy": any(p.name == "training" for p in known),
         "__signature__": inspect.Signature(taken),
         "__doc__": f"`functional.{function.__name__}` as a module.\n\n{function.__doc__}",

@@ -26,6 +26,7 @@ from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, ParseError
 from torpor.base.files import Source, named, opened, written
 from torpor.tensor import Tensor, device
+from torpor.tensor.spelling import spelled
 
 _MAGIC: Final = 0x1950A86A20F9469CFC6C  # the first pickle of the older form
 _STORAGES: Final = {
@@ -166,6 +167,7 @@ class _Unpickler(pickle._Unpickler):
     dispatch[pickle.BUILD[0]] = load_build
 
 
+@spelled
 def load(path: Source, map_location: str | None = None, *, weights_only: bool = True) -> Any:
     """What `save`, PyTorch, safetensors or NumPy (`.npz`, `.npy`) wrote to a file, which may be
     open, told apart by how it begins: tensors, numbers and texts in containers. `ParseError`
@@ -311,6 +313,7 @@ def _sizes_named(file: Any, start: int, end: int) -> Iterator[tuple[str, int]]:
 
 
 # --- writing --------------------------------------------------------------------------------------
+@spelled
 def save(obj: Any, path: Source) -> None:
     """Write tensors, numbers, texts and bytes, in dicts, lists, tuples and sets, so that `load` and
     PyTorch's `load` read them; a path's file appears whole or not at all, an open one is written

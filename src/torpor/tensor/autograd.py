@@ -36,8 +36,8 @@ def grad(
     """The sums of the outputs' gradients for each input; nothing is added to `.grad`. An input that
     no output depends on is an error, None with `allow_unused`, zeros with `materialize_grads`. With
     `is_grads_batched` each of `grad_outputs` has one axis more in front, along which there are many
-    of them, and so has each gradient. With `create_graph` the sums can be differentiated again;
-    graphs are kept whatever is said.
+    of them, and so has each gradient. With `create_graph` the sums can be differentiated again.
+    An output whose gradients were taken before is an error where it is one in `backward`.
 
     >>> x = Tensor([1.0, 2.0], requires_grad=True)
     >>> torpor.autograd.grad(x * x, x, Tensor.eye(2), is_grads_batched=True)[0].tolist()

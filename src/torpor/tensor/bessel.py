@@ -14,6 +14,8 @@ from torpor.tensor.series import chebyshev
 from torpor.tensor.special import grown, scaled_i0, scaled_i1
 
 NEAR: Final = 8.0
+TINY: Final = 1e-30
+LIFT: Final = 64
 AIRY: Final = (-4.0, 2.0)
 
 
@@ -61,7 +63,10 @@ def scaled_k(x: Any, order: int) -> Any:
     """exp(x) K(x) of order 0 or 1: infinite at 0, NaN below (A&S 9.8.5 to 9.8.8)."""
     near, far = ((series.K0, series.K0_FAR), (series.K1, series.K1_FAR))[order]
     low = x.eq(0).where(1.0, x).minimum(2)
-    log = (low * 0.5).log() * grown(low, (scaled_i0, scaled_i1)[order])
+    tiny = low < TINY  # half of which may be 0
+    lifted = tiny.where(low * 2.0**LIFT, low)
+    log = (lifted * 0.5).log() - tiny.cast(low.dtype) * (LIFT * math.log(2))
+    log = log * grown(low, (scaled_i0, scaled_i1)[order])
     small = chebyshev(low * low * 0.5 - 1, near)
     small = (small / low + log if order else small - log) * low.exp()
     high = x.maximum(2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torpor.graph import build
@@ -10,6 +10,32 @@ from torpor.ir.uop import UOp
 from torpor.tensor.differentiate import map_tree
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.mode import grad_enabled
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+) -> Any:  # fmt: skip
+    """What functions, such as the modules of a `Sequential`, make of the input one after another:
+    in `segments` parts of as many functions, each but the last a `checkpoint`.
+
+    >>> checkpoint_sequential([Tensor.neg, Tensor.relu, Tensor.exp], 2, Tensor([0.5])).tolist()
+    [1.0]
+    """
+    steps = list(functions)
+    length = len(steps) // segments
+    for start in range(0, length * (segments - 1), length or 1):
+        input = checkpoint(_in_turn(steps[start : start + length]), input)
+    return _in_turn(steps[length * (segments - 1) :])(input)
+
+
+def _in_turn(steps: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    def run(value: Any) -> Any:
+        for step in steps:
+            value = step(value)
+        return value
+
+    return run
 
 
 def checkpoint(

@@ -46,6 +46,7 @@ VALUES: Final = {
     "masked_fill": "value", "masked_scatter": "source", "scatter_add": "src", "pad": "value",
     "constant_pad_nd": "value",
 }  # fmt: skip
+_OF_OBJECTS: Final = ("__annotations__", "__dict__", "__slots__", "__weakref__", "_type")
 # What is written with other methods only, and means the same for complex numbers.
 MADE_OF_OTHERS: Final = tuple(
     """
@@ -288,7 +289,7 @@ def complete() -> None:
     for name in dir(Tensor):
         base = name.removesuffix("_") if not name.startswith("_") else name
         plain = f"__{name[3:]}" if name.startswith("__i") and name.endswith("__") else ""
-        if name in known or name in ("__annotations__", "__slots__", "__weakref__", "_type"):
+        if name in known or name in _OF_OBJECTS:
             continue
         if (base != name and base in known and base not in STATIC) or plain in known:
             setattr(Complex, name, _in_place(plain if plain in known else base, name))

@@ -226,7 +226,8 @@ class Creation(Handle):
             fill_value = as_number(fill_value, Device.canonicalize(device))
         if isinstance(fill_value, Handle):
             check_one(fill_value)
-            return fill_value.expand(shape).clone().to(fill_value.dtype if dtype is None else dtype)
+            given: Any = fill_value
+            return given.expand(shape).clone().to(given.dtype if dtype is None else dtype)
         if holds_complex(fill_value) or (dtype is not None and as_dtype(dtype).is_complex):
             made: Any = Handle._type(fill_value, chosen(dtype, dtypes.complex64), device)
             return _finish(made.expand(shape).clone(), options)

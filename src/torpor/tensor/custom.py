@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torpor.base.errors import GradientError
+from torpor.base.errors import DTypeError, GradientError, ShapeError
 from torpor.graph import build
 from torpor.graph.gradient import CUSTOM, watched
 from torpor.ir.uop import UOp
@@ -37,7 +37,7 @@ class _Rule:
             what = f"gradients of {len(self._given)} tensors are needed, not {len(found)}"
             raise GradientError(what)
         return [
-            None if one is None else one.cast(dtype).broadcast_to(shape)._current()
+            None if one is None else _fitting(one, shape).cast(dtype)._current()
             for one, (shape, dtype) in zip(found, self._given, strict=True)
         ]
 
@@ -49,6 +49,27 @@ def _apart(packed: Any, kinds: Sequence[tuple[Any, Any]]) -> Iterator[Any]:
         count = math.prod(shape)
         yield packed.narrow(0, first, count).reshape(shape).cast(dtype)
         first += count
+
+
+def _as_gradient(given: Any) -> Any:
+    """What users' code gave, if it may be a gradient."""
+    if isinstance(given, Handle):
+        return given
+    raise DTypeError(f"a gradient is a tensor or None, not {given!r}")
+
+
+def _fitting(given: Any, shape: Sequence[Any]) -> Any:
+    """The gradient of a tensor of this shape: what was given for a shape that it broadcasts to is
+    summed, as in PyTorch, and a number without axes is that of each element.
+    """
+    gradient = _as_gradient(given)
+    if gradient.ndim in (0, len(shape)) and (gradient.ndim == 0 or gradient.shape == shape):
+        return gradient.broadcast_to(shape)
+    try:
+        return gradient.sum_to_size(shape)
+    except ShapeError:
+        what = f"the gradient of a tensor {tuple(shape)} has its shape, not {gradient.shape}"
+        raise located(ShapeError(what), (gradient,)) from None
 
 
 def ruled(backward: Backward, given: Sequence[Any], made: Sequence[Any]) -> list[Any]:
@@ -126,6 +147,16 @@ class Function:
     """
 
     @staticmethod
+    def forward(*arguments: Any, **options: Any) -> Any:
+        """The result."""
+        raise NotImplementedError("a Function needs forward(ctx, *arguments)")
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """The gradients."""
+        raise NotImplementedError("a Function needs backward(ctx, *gradients) for its gradient")
+
+    @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> Any:
         """What is kept for `backward`, where `forward` does not get the context."""
         raise NotImplementedError
@@ -135,13 +166,12 @@ class Function:
         """The result, with the gradient that `backward` gives."""
         ctx, kind = Context(), vars(Function)["setup_context"]
         ctx.needs_input_grad = tuple(map(_is_smooth, arguments))
-        forward: Any = getattr(cls, "forward")  # noqa: B009 (users write it)
         before = [list(map(_as_it_is, one._parts)) if _is_smooth(one) else [] for one in arguments]
         with no_grad():
             if cls.setup_context is kind.__func__:
-                result = forward(ctx, *arguments)
+                result = cls.forward(ctx, *arguments)
             else:
-                result = forward(*arguments)
+                result = cls.forward(*arguments)
                 cls.setup_context(ctx, arguments, result)
         if not grad_enabled() or not any(map(_is_smooth, arguments)):
             return result
@@ -163,7 +193,7 @@ class Function:
             each = iter(gradients)
             known = {n: _joined(shapes[n], each) for n in smooth}
             all_of_them = [known[n] if n in known else _zeros(one) for n, one in enumerate(shapes)]
-            found = getattr(cls, "backward")(ctx, *all_of_them)  # noqa: B009 (users write it)
+            found = cls.backward(ctx, *all_of_them)
             found = found if isinstance(found, tuple | list) else (found,)
             if len(found) < len(arguments) or any(x is not None for x in found[len(arguments) :]):
                 what = f"{cls.__name__}.backward gives {len(found)} gradients"
@@ -226,7 +256,7 @@ def _parts_of(gradient: Any, like: Any) -> Sequence[Any]:
     """A gradient for the parts of `like`: the real part of a complex one for a real tensor."""
     if gradient is None:
         return [None] * len(like._parts)
-    return [*gradient._parts, None][: len(like._parts)]
+    return [*_as_gradient(gradient)._parts, None][: len(like._parts)]
 
 
 def _zeros(one: Any) -> Any:
@@ -284,7 +314,11 @@ class Hooked(Handle):
         device, node = self._storage.device, self._current()
 
         def on_nodes(g: UOp) -> UOp:
-            found = hook(standing_for(g, device, grad_enabled()))
+            taken: Any = standing_for(g, device, grad_enabled())
+            found = hook(taken)
+            if found is not None and _as_gradient(found).shape != taken.shape:
+                what = f"a hook gave a gradient {found.shape} for one {taken.shape}"
+                raise located(ShapeError(what), (found,))
             return g if found is None else found._current()
 
         on_nodes.hook = hook

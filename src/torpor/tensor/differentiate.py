@@ -296,7 +296,9 @@ class Differentiate(Handle):
         targets: list[Any] = [*held.values(), *[None] * len(lost)]
         groups = [found[number] for number in (*held, *lost)]
         if inputs is not None:
-            given = [inputs] if isinstance(inputs, Handle) else inputs
+            given = [inputs] if isinstance(inputs, Handle) else list(inputs)
+            if not given:
+                raise located(GradientError("inputs of backward() are one tensor or more"), (self,))
             targets = [part for one in given for part in one._parts]
             groups = [_nodes_of(one, found) for one in targets]
         called = not (active or create_graph)
@@ -318,7 +320,7 @@ class Differentiate(Handle):
         """What goes through a graph for the second time needs it to have been kept."""
         again = _spent.get(id(self)) is self
         if again and any(_needs_values(gradient, seed) for gradient in gradients):
-            what = "backward() of a tensor once more; say retain_graph=True the first time"
+            what = "gradients of a tensor once more; say retain_graph=True the first time"
             raise located(GradientError(what), (self,))
         if not retain:
             _spent[id(self)] = self

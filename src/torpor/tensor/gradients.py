@@ -30,7 +30,8 @@ def grad(
 ) -> tuple[Any, ...]:  # fmt: skip
     """The sums of the outputs' gradients for each input; nothing is added to `.grad`. An input that
     no output depends on is an error, None with `allow_unused`, zeros with `materialize_grads`.
-    With `create_graph` the sums can be differentiated again; graphs are kept whatever is said.
+    With `create_graph` the sums can be differentiated again. As of `backward`, those
+    of an output whose gradients were taken before may be an error.
     """
     targets, roots = _several(inputs), _several(outputs)
     for one in (*targets, *roots):
@@ -40,6 +41,8 @@ def grad(
     for root, seed in zip(roots, _several(grad_outputs, len(roots)), strict=True):
         with set_grad_enabled(create_graph):  # for hooks
             found = root.gradient(*targets, gradient=seed, materialize=False)
+        nodes = [part._current() for one in found if one is not None for part in one._parts]
+        root._spend(nodes, seed, create_graph if retain_graph is None else retain_graph)
         for number, part in enumerate(found):
             if part is not None:
                 totals[number] = part if totals[number] is None else totals[number] + part

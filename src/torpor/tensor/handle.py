@@ -44,7 +44,7 @@ _constants: dict[tuple[bytes | Scalar, type, DType, Shape], UOp] = {}
 class Handle:
     """What a tensor is made of. Everything that users call is in the families (see `tensor.py`)."""
 
-    __slots__ = ("_storage", "_path", "_node", "_stamp", "_site", "grad", "__weakref__")
+    __slots__ = ("_storage", "_path", "_node", "_stamp", "_site", "grad", "__weakref__", "__dict__")
 
     _type: ClassVar[type[Any]]
     _pairs: ClassVar[type[Any]]  # of complex numbers, which are two tensors

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from typing import Any, Final, TypeVar
@@ -64,13 +65,34 @@ class _Flag:
     def __call__(self, function: _Function) -> _Function:
         @functools.wraps(function)
         def wrapped(*arguments: Any, **options: Any) -> Any:
-            token = self.flag.set(self._value)
-            try:
-                return function(*arguments, **options)
-            finally:
-                self.flag.reset(token)
+            return self._held(function, *arguments, **options)
 
-        return wrapped  # type: ignore[return-value]
+        @functools.wraps(function)
+        def generating(*arguments: Any, **options: Any) -> Any:
+            generator = function(*arguments, **options)
+            advance: Callable[..., Any] = functools.partial(next, generator)
+            while True:
+                try:
+                    made = self._held(advance)
+                except StopIteration as end:
+                    return end.value
+                try:
+                    sent = yield made
+                except BaseException as error:  # as GeneratorExit is, where it is closed
+                    advance = functools.partial(generator.throw, error)
+                else:
+                    advance = functools.partial(generator.send, sent)
+
+        made: Any = generating if inspect.isgeneratorfunction(function) else wrapped
+        return made
+
+    def _held(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """What the function gives where the flag is set."""
+        token = self.flag.set(self._value)
+        try:
+            return function(*arguments, **options)
+        finally:
+            self.flag.reset(token)
 
 
 class set_grad_enabled(_Flag):

@@ -8,6 +8,7 @@ operation takes a pair for a real tensor.
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from torpor.base.attributes import attributes
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, GradientError
 from torpor.base.promotion import complex_of
@@ -200,13 +202,17 @@ class Pair(Tensor):
         return complex(self._only("complex"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return paired, (self._re, self._im)
+        return paired, (self._re, self._im), attributes(self) or None
 
     def __copy__(self) -> Tensor:
-        return paired(self._re.__copy__(), self._im.__copy__())
+        made = paired(self._re.__copy__(), self._im.__copy__())
+        attributes(made).update(attributes(self))
+        return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        return paired(self._re.__deepcopy__(memo), self._im.__deepcopy__(memo))
+        made = paired(self._re.__deepcopy__(memo), self._im.__deepcopy__(memo))
+        attributes(made).update(copy.deepcopy(attributes(self), memo))
+        return made
 
     # --- formats ----------------------------------------------------------------------------------
     def cast(self, dtype: Any) -> Tensor:

@@ -164,9 +164,7 @@ class Special(Handle):
         x = floats(self)
         size = x.detach().abs()
         less = (size >= 1).where(0.5, size)
-        log = (1 - less).log() + less.log1p()
-        part = log / 2 + 2 / (math.pi * 0.147)
-        guess = ((part * part - log / 0.147).sqrt() - part).sqrt()
+        guess = _winitzki((1 - less).log() + less.log1p())
         small = less < 0.5
         for _ in range(3 if x.dtype.itemsize > 4 else 2):
             apart = small.where(guess.erf() - less, 1 - less - _erfc(guess))
@@ -317,6 +315,22 @@ def grown(x: Any, scaled: Callable[[Any], Any]) -> Any:
 def bessel_one(x: Any) -> Any:
     """The modified Bessel function of order 1."""
     return grown(x, scaled_i1)
+
+
+def inverse_erfc(x: Any) -> Any:
+    """The number whose `erfc` is x, from above 0 to 1 / 2: Newton's method for the logarithms."""
+    log = x.log()
+    guess = _winitzki(log + (1 - x).log1p())
+    for _ in range(3 if x.dtype.itemsize > 4 else 2):
+        scaled = scaled_erfc(guess)
+        guess = guess + (scaled.log() - guess * guess - log) * scaled * (math.sqrt(math.pi) / 2)
+    return guess
+
+
+def _winitzki(log: Any) -> Any:
+    """About what erf is of, by the logarithm of one minus its square (Winitzki, 2008)."""
+    part = log / 2 + 2 / (math.pi * 0.147)
+    return ((part * part - log / 0.147).sqrt() - part).sqrt()
 
 
 def zeta(s: Any, x: Any) -> Any:

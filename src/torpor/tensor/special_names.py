@@ -15,10 +15,18 @@ from typing import Any, Final
 from torpor.base.missing import names_of
 from torpor.tensor.bessel import airy, bessel_j, bessel_k, bessel_y, scaled_k
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.handle import Handle, floats
+from torpor.tensor.handle import Handle, floats, with_rule
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose, promoted, sloped
-from torpor.tensor.special import ROOT_OF_PI, bessel_one, grown, scaled_erfc, scaled_i0, scaled_i1
+from torpor.tensor.special import (
+    ROOT_OF_PI,
+    bessel_one,
+    grown,
+    inverse_erfc,
+    scaled_erfc,
+    scaled_i0,
+    scaled_i1,
+)
 from torpor.tensor.special import zeta as hurwitz_zeta
 from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import Tensor
@@ -97,8 +105,14 @@ def log_ndtr(input: Tensor) -> Tensor:
 
 @widely
 def ndtri(input: Tensor) -> Tensor:
-    """x of which `ndtr` is the input."""
-    return (floats(input) * 2 - 1).erfinv() * ROOT_OF_TWO
+    """x of which `ndtr` is the input: infinite at 0 and 1, NaN beyond."""
+    x = floats(input) * 2 - 1
+    given = floats(input).detach()
+    share = (given * 2).minimum(2 - given * 2)
+    tail = (share > 0) & (share < 0.5)
+    far = inverse_erfc(tail.where(share, 0.5))
+    value = tail.where((given < 0.5).where(-far, far), x.detach().erfinv())
+    return with_rule(value, (x,), "erfinv") * ROOT_OF_TWO
 
 
 # --- gamma family and Bessel functions ------------------------------------------------------------

@@ -55,6 +55,7 @@ _SAME: Final = tuple(
     low from
     high to
     function f func
+    path f
     hx state
     """.strip().splitlines()
 )
@@ -62,7 +63,7 @@ _SELF: Final = ("self", "cls")
 # PyTorch's keywords that say how something is done or lies in memory: no value depends on them.
 _NO_MATTER: Final = frozenset({
     "layout", "memory_format", "pin_memory", "non_blocking", "sparse_grad", "force", "foreach",
-    "driver", "chunk_size",
+    "driver", "chunk_size", "pickle_module", "pickle_protocol", "mmap",
 })  # fmt: skip
 
 

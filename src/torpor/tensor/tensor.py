@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from torpor.base.attributes import attributes
 from torpor.base.errors import DTypeError, GradientError
 from torpor.base.missing import missing, names_of
 from torpor.device.buffer import buffer_node
@@ -115,15 +117,18 @@ class Tensor(
         made = view_of(storage, tuple(steps_of(self._path)))
         memo[id(self)] = made
         made.grad = None if self.grad is None else self.grad.__deepcopy__(memo)
+        attributes(made).update(copy.deepcopy(attributes(self), memo))
         return made
 
     def __copy__(self) -> Tensor:
         made = make(self._current(), self.device, storage=self._storage, path=self._path)
         made.grad = self.grad
+        attributes(made).update(attributes(self))
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._storage, tuple(steps_of(self._path)), self.grad)
+        parts = self._storage, tuple(steps_of(self._path)), self.grad
+        return _restored, parts, attributes(self) or None
 
 
 class Data(Tensor):
