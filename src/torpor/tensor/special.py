@@ -35,18 +35,15 @@ def _signed(size: Any, x: Any) -> Any:
     return sign_bit(x).where(-size, size)
 
 
-def arc(x: Any) -> Any:
-    """The angle in (-pi / 2, pi / 2) whose tangent is x: turned by pi / 2 beyond 1, by pi / 4
-    beyond `TURN`; the rest by a series.
+def arc(y: Any, x: Any) -> Any:
+    """The angle in [0, pi / 2] at which (x, y), neither negative, lies: turned by pi / 2 or pi / 4
+    where the tangent is beyond 1 / `TURN` or `TURN`; the rest by a series.
     """
-    size = x.abs()
-    far = size > 1
-    near = far.where(1 / size, size)
-    turned = near > TURN
-    rest = turned.where((near - 1) / (near + 1), near)
+    turned, far = y > x * TURN, y * TURN > x
+    above, below = turned.where(y - x, y), turned.where(y + x, x)
+    rest = far.where(-x, above) / far.where(y, below)
     made = rest * chebyshev(rest * rest * (2 / TURN**2) - 1, ATAN)
-    made = turned.where(made + math.pi / 4, made)
-    return _signed(far.where(math.pi / 2 - made, made), x)
+    return far.where(made + math.pi / 2, turned.where(made + math.pi / 4, made))
 
 
 def _erfc(x: Any) -> Any:
@@ -80,21 +77,23 @@ class Special(Handle):
     def atan(self) -> Tensor:
         """The angle in (-pi / 2, pi / 2) whose tangent is x."""
         x = _floats(self)
-        return sloped(arc(x.detach()), (x, 1 / (x * x + 1)))
+        size = x.detach().abs()
+        return sloped(_signed(arc(size, size.full_like(1.0)), x), (x, 1 / (x * x + 1)))
 
     @widely
     def asin(self) -> Tensor:
         """The angle in [-pi / 2, pi / 2] whose sine is x; NaN beyond 1."""
         x = _floats(self)
         rest = ((1 - x) * (1 + x)).sqrt()
-        return sloped(arc((x / rest).detach()), (x, 1 / rest))
+        return sloped(_signed(arc(x.detach().abs(), rest.detach()), x), (x, 1 / rest))
 
     @widely
     def acos(self) -> Tensor:
         """The angle in [0, pi] whose cosine is x; NaN beyond 1."""
         x = _floats(self)
-        made = arc(((1 - x) / (1 + x)).sqrt().detach()) * 2
-        return sloped(made, (x, -((1 - x) * (1 + x)).rsqrt()))
+        rest = ((1 - x) * (1 + x)).sqrt()
+        made = arc(rest.detach(), x.detach().abs())
+        return sloped((x < 0).where(math.pi - made, made), (x, -1 / rest))
 
     arctan, arcsin, arccos = atan, asin, acos
 
