@@ -10,7 +10,7 @@ from torpor.base.errors import ValueRangeError
 from torpor.tensor.handle import Handle, float_dtype, with_rule
 from torpor.tensor.incomplete_gamma import share
 from torpor.tensor.operands import sign_bit, sloped
-from torpor.tensor.series import ATAN, ERFC, I0, I0_FAR, I1, I1_FAR, LGAMMA, chebyshev
+from torpor.tensor.series import ATAN, ERF, ERFC, ERFINV, I0, I0_FAR, I1, I1_FAR, LGAMMA, chebyshev
 from torpor.tensor.spelling import whole_number
 from torpor.tensor.wide import widely
 
@@ -47,9 +47,13 @@ def arc(y: Any, x: Any) -> Any:
 
 
 def _erfc(x: Any) -> Any:
-    """erfc(x) of x from 0 on: exp(-x²) as exp(-h²) exp((h - x) (h + x)), h having few bits."""
+    """erfc(x) of x from 0 on: exp(-x²) where x² is h² + (x - h) (x + h), h having few bits, as a
+    sum and what it was rounded by.
+    """
     short = (x * 16).trunc() / 16
-    decayed = (-short * short).exp() * ((short - x) * (short + x)).exp()
+    whole, part = short * short, (x - short) * (x + short)
+    square = whole + part
+    decayed = (-square).exp() * (1 - (part - (square - whole)))
     return (x < 28).where(decayed * scaled_erfc(x), x.isnan().where(x, 0))
 
 
@@ -154,29 +158,19 @@ class Special(Handle):
         """1 - erf(x), also where erf(x) is all but 1."""
         x = _floats(self)
         size = x.detach().abs()
-        far = _erfc((size < 0.5).where(0.5, size))
-        made = (size < 0.5).where(1 - x.detach().erf(), (x < 0).where(2 - far, far))
+        near, far = 1 - x.detach() * chebyshev(x.detach().square() * 8 - 1, ERF), _erfc(size)
+        made = (size < 0.5).where(near, (x < 0).where(2 - far, far))
         return sloped(made, (x, -_bell(x)))
 
     @widely
     def erfinv(self) -> Tensor:
-        """The number whose error function is x: infinite at 1, NaN beyond.
-
-        Winitzki's approximation (2008) improved by Halley's method, three times.
-        """
+        """The number whose error function is x: infinite at 1, NaN beyond."""
         x = _floats(self)
         size = x.detach().abs()
-        less = (size >= 1).where(0.5, size)
-        log = (1 - less).log() + less.log1p()
-        part = log / 2 + 2 / (math.pi * 0.147)
-        guess = ((part * part - log / 0.147).sqrt() - part).sqrt()
-        small = less < 0.5
-        for _ in range(3 if x.dtype.itemsize > 4 else 2):
-            apart = small.where(guess.erf() - less, 1 - less - _erfc(guess))
-            step = apart / _bell(guess)
-            guess = guess - step / (guess * step + 1)
-        ends = size.eq(1).where(math.inf, size.ne(0).where(guess, size))
-        made = (size > 1).where(math.nan, _signed(size.isnan().where(size, ends), x))
+        end = size.eq(1)
+        w = -((1 - size) * (size + 1)).log()
+        t = end.where(0, w) / (w + 12) * (2 * 48.25 / 36.25) - 1
+        made = _signed(end.where(math.inf, size * chebyshev(t, ERFINV)), x)
         return with_rule(made, (x,), "erfinv")
 
     @widely
@@ -186,10 +180,11 @@ class Special(Handle):
         """
         x = _floats(self)
         if eps is None:
-            x = x * ((x >= 0) & (x <= 1)).where(1.0, math.nan)  # the gradient is NaN there, too
+            inside = ((x >= 0) & (x <= 1)).where(x, math.nan)
         else:
-            x = (x < eps).where(eps, (x > 1 - eps).where(1 - eps, x))
-        return x.log() - (-x).log1p()
+            x = inside = (x < eps).where(eps, (x > 1 - eps).where(1 - eps, x))
+        inside = inside.detach()
+        return sloped((inside / (1 - inside)).log(), (x, 1 / (inside * (1 - inside))))
 
     # --- gamma functions --------------------------------------------------------------------------
     @widely
