@@ -78,6 +78,19 @@ def test_small_floats_are_floored_before_they_are_rounded(dtype):
     np.testing.assert_array_equal(found.numpy(), exact.astype(dtype.numpy))
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint64", "uint8"])
+def test_powers_of_integers_wrap_around_for_exponents_of_any_size(dtype):
+    random = np.random.default_rng(5)
+    base = random.integers(0, 100, (37, 29)).astype(dtype)
+    for largest in (7, 60, 200):
+        exponent = random.integers(0, largest, base.shape).astype(dtype)
+        found = (Tensor(base) ** Tensor(exponent)).numpy()
+        np.testing.assert_array_equal(found, np.power(base, exponent))
+    huge = Tensor([3, -1, 2, 7]) ** Tensor([2**40 + 1, 2**62 + 1, 64, 2**62])
+    wrapped = [pow(3, 2**40 + 1, 2**64) - 2**64, -1, 0, pow(7, 2**62, 2**64)]
+    assert huge.tolist() == wrapped
+
+
 def test_powers_of_no_integers():
     nothing = Tensor.zeros(0, 3, dtype=dtypes.int64)
     assert (nothing**nothing).tolist() == []

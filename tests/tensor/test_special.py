@@ -77,6 +77,24 @@ def test_values_and_slopes(name, dtype):
         np.testing.assert_allclose(made.sum().gradient(tensor)[0].numpy(), slopes, 2e-5, 1e-30)
 
 
+SPREAD = {  # functions of float64 that know more than float32, where they are taken, and ulps
+    "asin": (np.arcsin, -1, 1, 4),
+    "acos": (np.arccos, -1, 1, 4),
+    "atan": (np.arctan, -8, 8, 4),
+    "erfc": (np.vectorize(math.erfc), -4, 9, 5),
+    "erfinv": (np.vectorize(erfinv), 0, 1, 5),
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_float32_is_near_everywhere(name):
+    function, low, high, ulps = SPREAD[name]
+    x = np.linspace(low, high, 6001, dtype=np.float32)[1:-1]
+    expected = function(x.astype(np.float64))
+    error = abs(getattr(Tensor(x), name)().numpy() - expected)
+    assert (error <= ulps * np.spacing(abs(expected).astype(np.float32))).all()
+
+
 @pytest.mark.parametrize(
     ("name", "pairs"),
     [

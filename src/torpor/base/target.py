@@ -67,6 +67,7 @@ class Target:
     multiply_adds: vectors that are multiplied and added in a cycle.
     broadcasts:    one instruction reads an element and fills a vector with it.
     masks:         parts of vectors are read as quickly as whole ones.
+    gathers:       one instruction reads a vector of elements that lie anywhere.
     latency:       cycles until the result of a multiply-add can be used.
     issue:         instructions that begin in a cycle.
     load_bytes:    bytes that are read from the first cache in a cycle.
@@ -100,6 +101,7 @@ class Target:
     multiply_adds: float = 2.0
     broadcasts: bool = True
     masks: bool = False
+    gathers: bool = False
     latency: float = 4.0
     issue: int = 6
     load_bytes: int = 64

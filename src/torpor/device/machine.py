@@ -201,6 +201,7 @@ def facts(found: Machine) -> Target:
         multiply_adds=ports / (1 if fused else 2),
         broadcasts=fused,
         masks=width == 64,
+        gathers=width == 64,
         load_bytes=ports * width,
     )
 

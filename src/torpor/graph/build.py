@@ -8,6 +8,7 @@ came. Building takes time that does not depend on the size of the graph.
 from torpor.graph.elementwise import bitcast as bitcast
 from torpor.graph.elementwise import cast as cast
 from torpor.graph.elementwise import check as check
+from torpor.graph.elementwise import choose_rarely as choose_rarely
 from torpor.graph.elementwise import constant as constant
 from torpor.graph.elementwise import elementwise as elementwise
 from torpor.graph.indexed import gather as gather

@@ -11,7 +11,7 @@ from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph.movement import broadcast_shapes, expand, pad, reshape, shrink
 from torpor.graph.sizes import describe
 from torpor.ir.infer import Shape, Size, shape_of, shaped
-from torpor.ir.ops import ALU, COMPARE, ROWS, TRANSCENDENTAL, Ops
+from torpor.ir.ops import ALU, COMPARE, RARE, ROWS, TRANSCENDENTAL, Ops
 from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
 
@@ -68,6 +68,14 @@ def elementwise(op: Ops, *nodes: UOp) -> UOp:
         if shape_of(first) != shape:
             nodes, shape = _broadcast(op, nodes)
     return shaped(UOp(op, row[2] or dtype, nodes), shape)
+
+
+def choose_rarely(condition: UOp, yes: UOp, no: UOp) -> UOp:
+    """`yes` where the condition holds, which is rare: where kernels may branch, it is computed only
+    if some lane of a vector needs it.
+    """
+    node = elementwise(Ops.WHERE, condition, yes, no)
+    return shaped(node.replace(arg=RARE), shape_of(node))
 
 
 def check(value: UOp, condition: UOp, requirement: Requirement) -> UOp:

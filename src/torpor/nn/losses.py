@@ -128,10 +128,10 @@ def pairwise_distance(
 
 @widely
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The distances of all pairs of rows: (0, 1), (0, 2), …, (1, 2), …"""
+    """The distances of all pairs of rows, as `cdist`'s: (0, 1), (0, 2), …, (1, 2), …"""
     count = known_size(input.shape[0])
     rows = Tensor.triu_indices(count, count, 1, device=input.device)
-    return (input.index_select(0, rows[0]) - input.index_select(0, rows[1])).norm(p, 1)
+    return _distances(input.index_select(0, rows[0]) - input.index_select(0, rows[1]), p)
 
 
 @widely
@@ -146,7 +146,10 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise located(ShapeError("cdist is of rows (..., n, k) and (..., m, k)"), (x1, x2))
     within("cdist's p", p, 0)
-    apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    return _distances(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
+
+
+def _distances(apart: Tensor, p: float) -> Tensor:
     return root(apart.square().sum(-1)) if p == 2 else apart.norm(p, -1)
 
 

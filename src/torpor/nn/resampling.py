@@ -259,17 +259,18 @@ def _picked(image: Any, places: Sequence[Any], padding: str, corners: bool) -> A
     """The elements at whole coordinates; 0 beyond the picture."""
     flat: Any = None
     held: Any = None
+    whole = dtypes.int32 if math.prod(image.shape[2:]) <= dtypes.int32.max else dtypes.int64
     for place, length in zip(places, image.shape[2:]):
         place = place.detach() if padding == "zeros" else _inside(
             place.detach(), length, padding, corners)  # fmt: skip
         inside = (place >= 0) & (place <= length - 1)
         held = inside if held is None else held & inside
-        index = inside.where(place, 0).long()
+        index = inside.where(place, 0).cast(whole)
         flat = index if flat is None else flat * length + index
     batch, channels = image.shape[:2]
-    whole = image.reshape(batch, channels, -1)
-    asked = flat.reshape(batch, 1, -1).contiguous().clamp(0, max(0, whole.shape[2] - 1))
-    found = whole.gather(2, asked.expand(batch, channels, asked.shape[2]))
+    pixels = image.reshape(batch, channels, -1)
+    asked = flat.reshape(batch, 1, -1).contiguous().clamp(0, max(0, pixels.shape[2] - 1)).long()
+    found = pixels.gather(2, asked.expand(batch, channels, asked.shape[2]))
     found = found.reshape(batch, channels, *places[0].shape[1:])
     return held.unsqueeze(1).contiguous().where(found, 0.0)
 

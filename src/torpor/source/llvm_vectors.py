@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.source.llvm_function import Function
-from torpor.source.llvm_text import type_of
+from torpor.source.llvm_text import mangled, memory_type, type_of
+
+GATHERED: Final = (4, 8)  # bytes of an element that one instruction reads many of
 
 
 def shuffle(function: Function, left: UOp, right: UOp | None, chosen: Sequence[int]) -> str:
@@ -29,11 +32,43 @@ def vectorize(function: Function, node: UOp) -> None:
     if picked is not None:
         function.names[node] = shuffle(function, *picked)
         return
+    if function.target.gathers and (positions := gathered(source)):
+        function.names[node] = gather(function, node, positions)
+        return
     kind, result = type_of(node.dtype), "poison"
     for number, one in enumerate(source):
         lane = f"{type_of(one.dtype)} {function.names[one]}, i64 {number}"
         result = function.body.value("vec", f"insertelement {kind} {result}, {lane}")
     function.names[node] = result
+
+
+def gathered(source: Sequence[UOp]) -> tuple[UOp, UOp | None, list[int]] | None:
+    """Where scalars lie that are read from one memory at lanes of one or two vectors: the lanes."""
+    if any(s.op is not Ops.LOAD or len(s.src) > 1 or len(s.src[0].src) != 2 for s in source):
+        return None
+    memory = source[0].src[0].src[0]
+    if memory.dtype.itemsize not in GATHERED or any(s.src[0].src[0] is not memory for s in source):
+        return None
+    return lanes_of_two([s.src[0].src[1] for s in source])
+
+
+def gather(function: Function, node: UOp, positions: tuple[UOp, UOp | None, list[int]]) -> str:
+    """One instruction reads all lanes; what read them one by one is not needed any more."""
+    count, memory = node.dtype.count, node.src[0].src[0].src[0]
+    index = f"<{count} x i{positions[0].dtype.bits}> {shuffle(function, *positions)}"
+    element = memory_type(memory.dtype.scalar())
+    text = f"getelementptr {element}, ptr {function.names[memory]}, {index}"
+    addresses = function.body.value("at", text)
+    kind = type_of(node.dtype)
+    call = function.body.call(
+        f"llvm.masked.gather.{mangled(node.dtype)}.v{count}p0",
+        kind,
+        (f"<{count} x ptr>", addresses),
+        ("i32", str(memory.dtype.itemsize)),
+        (f"<{count} x i1>", "splat (i1 true)"),
+        (kind, "poison"),
+    )
+    return function.body.value("val", call)
 
 
 def gep(function: Function, node: UOp) -> None:

@@ -101,15 +101,21 @@ def repeated(base: Tensor, exponent: int) -> Tensor:
     return base.ones_like() if result is None else result
 
 
+USUAL_BITS: Final = 6  # of an exponent: another one overflows, but of 0, 1 and -1
+
+
 def whole_power(base: Tensor, exponent: Tensor) -> Tensor:
     """base**exponent of integer tensors, a bit of the exponent at a time."""
     if base.dtype is dtypes.bool:
         base, exponent = base.cast(dtypes.int64), exponent.cast(dtypes.int64)
     result = base.ones_like()
     for bit in range(exponent.dtype.bits - (exponent.dtype.kind == "int")):
+        if bit == USUAL_BITS:
+            usual = result
         odd = ((exponent >> bit) & 1).cast(dtypes.bool)
         result = choose(odd, result * base, result)
         base = base * base
+    result = derive(build.choose_rarely, (exponent >= 1 << USUAL_BITS, result, usual))
     if exponent.dtype.kind == "int":
         result = derive(build.check, (result, exponent >= 0), NEGATIVE_EXPONENT)
     return result

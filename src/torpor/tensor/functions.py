@@ -169,10 +169,10 @@ class Functions(Handle):
         """-1, 0 or 1, in x's format; NaN stays."""
         if self.dtype.kind in ("uint", "bool"):
             return self.ne(0).cast(self.dtype)
-        signs = (self > 0).cast(self.dtype) - (self < 0).cast(self.dtype)
         if self.dtype.kind != "float":
-            return signs
-        return with_rule(self.isnan().where(self.detach(), signs), (self,), "step")
+            return (self > 0).where(1, (self < 0).where(-1, self))
+        x = self.detach() + 0.0  # -0.0 becomes 0.0
+        return with_rule((x > 0).where(1, (x < 0).where(-1, x)), (self,), "step")
 
     def floor(self) -> Tensor:
         """The greatest integer that is not above x, in x's format."""

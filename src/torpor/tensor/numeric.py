@@ -56,11 +56,8 @@ class Numeric(Handle):
         """The angle in [-pi, pi] of the point (other, self)."""
         y, x = _pair(self, other)
         rise, run = y.detach().abs(), x.detach().abs()
-        least, most = rise.minimum(run), rise.maximum(run)
-        equal = least.eq(most)
-        share = equal.where(most.ne(0).cast(most.dtype), least / equal.where(1, most))
-        made = arc(most.isnan().where(most, share))
-        made = (rise > run).where(math.pi / 2 - made, made)
+        equal = rise.eq(run)  # both may be 0 or infinite
+        made = arc((equal & rise.ne(0)).where(1, rise), equal.where(1, run))
         made = sign_bit(x).where(math.pi - made, made)
         square = x * x + y * y
         square = square.eq(0).where(1, square)  # at 0 the gradient is 0, as PyTorch's

@@ -5,6 +5,8 @@ Coefficients by interpolation at 60 Chebyshev nodes in 50 digits, down to 2**-56
 
 from __future__ import annotations
 
+from fractions import Fraction
+from functools import cache
 from typing import Any, Final
 
 from torpor.base.dtypes import dtypes
@@ -24,6 +26,12 @@ LGAMMA: Final = (
     3.113975526387164e-14, -5.0628432984486114e-15, 8.254150281631144e-16, -1.3490578987574844e-16,
     2.209876116782623e-17,
 )  # fmt: skip
+# erf(x) / x in x**2 from 0 to 1/4
+ERF: Final = (
+    1.083882205490613, -0.04367779108737525, 0.0008071118294133213, -1.191317951927046e-05,
+    1.440278733630302e-07, -1.467715582316901e-09, 1.2902439604484931e-11, -9.963857180158892e-14,
+    6.857505850501839e-16,
+)  # fmt: skip
 # (1 + 2 x) exp(x**2) erfc(x) in (x - 15/4) / (x + 15/4), from -1 to 1
 ERFC: Final = (
     1.1775789345674017, -0.004590054580646478, -0.08424913336651792, 0.05920993999819189,
@@ -33,6 +41,20 @@ ERFC: Final = (
     2.86879501093067e-11, 1.9455868545777347e-13, -9.65469674843344e-13, 3.25254814814874e-14,
     3.3478119482868056e-14, -1.864562880419313e-15, -1.2507950530688648e-15, 7.418235256624044e-17,
     5.068148904796111e-17,
+)  # fmt: skip
+# erfinv(x) / x in w / (w + 12), from 0 to 36.25 / 48.25, with w = -log(1 - x**2)
+ERFINV: Final = (
+    2.907098712752891, 2.3891121635340338, 0.4293892279116205, 0.09711831776968283,
+    0.04465713827035002, 0.00964925630428148, 0.0020198468421937987, 0.0014259644203029663,
+    0.00036302351361226776, 1.5568234686477995e-05, 3.963721548919537e-05, 1.9976931524324335e-05,
+    1.9110792977161e-08, 1.4187519349258802e-07, 8.778246278847998e-07, 1.2130017455494187e-07,
+    -3.6055409367428733e-08, 2.2565815830062873e-08, 9.550651529612998e-09,
+    -1.7281778833031321e-09, 2.8550509187913724e-10, 5.704926891819636e-10,
+    -4.494073814319994e-11, -3.4724670179607444e-11, 2.544718382482748e-11, 3.994615184403067e-12,
+    -2.7961173332977194e-12, 4.77522165848992e-13, 4.1414405178788905e-13,
+    -1.0683394037624165e-13, -1.8206813622940184e-14, 2.394930208482736e-14,
+    -7.633504105740166e-16, -2.5657008444080318e-15, 8.323398587351062e-16,
+    2.4003322098831856e-16, -1.4636427500933074e-16,
 )  # fmt: skip
 # exp(-x) I0(x) from 0 to 8, and exp(-x) sqrt(x) I0(x) in 16 / x - 1 beyond
 I0: Final = (
@@ -72,6 +94,8 @@ I1_FAR: Final = (
     3.3082023109209285e-16, 2.96262899764595e-16, -3.209525921993424e-17,
 )  # fmt: skip
 
+GROWTH: Final = 1.5  # of coefficients, in sum, up to which powers lose less than a digit
+
 
 def stirling(x: Any) -> Any:
     """log(gamma(x)), from 8 on, less (x - 1/2) log(x) - x + log(2 pi) / 2 (A&S 6.1.41)."""
@@ -82,14 +106,35 @@ def stirling(x: Any) -> Any:
 
 
 def chebyshev(t: Any, coefficients: tuple[float, ...]) -> Any:
-    """The series at t, from -1 to 1, as far as its format can tell. Clenshaw, "A note on the
-    summation of Chebyshev series", 1955.
+    """The series at t, from -1 to 1, as far as its format can tell: in powers of t, by pairs, so
+    that fewer steps wait for others; where their coefficients grow, and would cancel, by C. W.
+    Clenshaw's recurrence ("A note on the summation of Chebyshev series", 1955).
     """
     least = abs(coefficients[0]) * (2.0**-56 if t.dtype is dtypes.float64 else 2.0**-27)
     kept = [
         c for place, c in enumerate(coefficients) if max(map(abs, coefficients[place:])) > least
     ]
-    twice, last, made = t * 2, 0.0, kept[-1]
-    for coefficient in reversed(kept[1:-1]):
-        last, made = made, twice * made - last + coefficient
-    return t * made - last + kept[0]
+    terms = powers(tuple(kept))
+    if sum(map(abs, terms)) > GROWTH * sum(map(abs, kept)):
+        twice, last, made = t * 2, 0.0, kept[-1]
+        for coefficient in reversed(kept[1:-1]):
+            last, made = made, twice * made - last + coefficient
+        return t * made - last + kept[0]
+    pairs = [t * odd + even for even, odd in zip(terms[::2], terms[1::2], strict=False)]
+    square, made = t * t, terms[-1] if len(terms) % 2 else pairs.pop()
+    for pair in reversed(pairs):
+        made = made * square + pair
+    return made
+
+
+@cache
+def powers(series: tuple[float, ...]) -> list[float]:
+    """The coefficients of 1, t, t², … of a series, by T(n + 1) = 2 t T(n) - T(n - 1)."""
+    nothing = [Fraction(0)] * len(series)
+    made, before, last = nothing, nothing, [Fraction(1), *nothing[1:]]
+    for number, coefficient in enumerate(series):
+        made = [m + Fraction(coefficient) * part for m, part in zip(made, last, strict=True)]
+        times = 2 if number else 1
+        moved = [Fraction(0), *(times * part for part in last[:-1])]
+        before, last = last, [m - b for m, b in zip(moved, before, strict=True)]
+    return [float(m) for m in made]

@@ -10,7 +10,19 @@ from torpor.base.errors import ValueRangeError
 from torpor.tensor.handle import Handle, floats, with_rule
 from torpor.tensor.incomplete_gamma import share
 from torpor.tensor.operands import sign_bit, sloped
-from torpor.tensor.series import ATAN, ERFC, I0, I0_FAR, I1, I1_FAR, LGAMMA, chebyshev, stirling
+from torpor.tensor.series import (
+    ATAN,
+    ERF,
+    ERFC,
+    ERFINV,
+    I0,
+    I0_FAR,
+    I1,
+    I1_FAR,
+    LGAMMA,
+    chebyshev,
+    stirling,
+)
 from torpor.tensor.spelling import whole_number
 from torpor.tensor.wide import widely
 
@@ -31,24 +43,25 @@ def _signed(size: Any, x: Any) -> Any:
     return sign_bit(x).where(-size, size)
 
 
-def arc(x: Any) -> Any:
-    """The angle in (-pi / 2, pi / 2) whose tangent is x: turned by pi / 2 beyond 1, by pi / 4
-    beyond `TURN`; the rest by a series.
+def arc(y: Any, x: Any) -> Any:
+    """The angle in [0, pi / 2] at which (x, y), neither negative, lies: turned by pi / 2 or pi / 4
+    where the tangent is beyond 1 / `TURN` or `TURN`; the rest by a series.
     """
-    size = x.abs()
-    far = size > 1
-    near = far.where(1 / size, size)
-    turned = near > TURN
-    rest = turned.where((near - 1) / (near + 1), near)
+    turned, far = y > x * TURN, y * TURN > x
+    above, below = turned.where(y - x, y), turned.where(y + x, x)
+    rest = far.where(-x, above) / far.where(y, below)
     made = rest * chebyshev(rest * rest * (2 / TURN**2) - 1, ATAN)
-    made = turned.where(made + math.pi / 4, made)
-    return _signed(far.where(math.pi / 2 - made, made), x)
+    return far.where(made + math.pi / 2, turned.where(made + math.pi / 4, made))
 
 
 def _erfc(x: Any) -> Any:
-    """erfc(x) of x from 0 on: exp(-x²) as exp(-h²) exp((h - x) (h + x)), h having few bits."""
+    """erfc(x) of x from 0 on: exp(-x²) where x² is h² + (x - h) (x + h), h having few bits, as a
+    sum and what it was rounded by.
+    """
     short = (x * 16).trunc() / 16
-    decayed = (-short * short).exp() * ((short - x) * (short + x)).exp()
+    whole, part = short * short, (x - short) * (x + short)
+    square = whole + part
+    decayed = (-square).exp() * (1 - (part - (square - whole)))
     return (x < 28).where(decayed * scaled_erfc(x), x.isnan().where(x, 0))
 
 
@@ -76,21 +89,23 @@ class Special(Handle):
     def atan(self) -> Tensor:
         """The angle in (-pi / 2, pi / 2) whose tangent is x."""
         x = floats(self)
-        return sloped(arc(x.detach()), (x, 1 / (x * x + 1)))
+        size = x.detach().abs()
+        return sloped(_signed(arc(size, size.full_like(1.0)), x), (x, 1 / (x * x + 1)))
 
     @widely
     def asin(self) -> Tensor:
         """The angle in [-pi / 2, pi / 2] whose sine is x; NaN beyond 1."""
         x = floats(self)
         rest = ((1 - x) * (1 + x)).sqrt()
-        return sloped(arc((x / rest).detach()), (x, 1 / rest))
+        return sloped(_signed(arc(x.detach().abs(), rest.detach()), x), (x, 1 / rest))
 
     @widely
     def acos(self) -> Tensor:
         """The angle in [0, pi] whose cosine is x; NaN beyond 1."""
         x = floats(self)
-        made = arc(((1 - x) / (1 + x)).sqrt().detach()) * 2
-        return sloped(made, (x, -((1 - x) * (1 + x)).rsqrt()))
+        rest = ((1 - x) * (1 + x)).sqrt()
+        made = arc(rest.detach(), x.detach().abs())
+        return sloped((x < 0).where(math.pi - made, made), (x, -1 / rest))
 
     arctan, arcsin, arccos = atan, asin, acos
 
@@ -151,27 +166,19 @@ class Special(Handle):
         """1 - erf(x), also where erf(x) is all but 1."""
         x = floats(self)
         size = x.detach().abs()
-        far = _erfc((size < 0.5).where(0.5, size))
-        made = (size < 0.5).where(1 - x.detach().erf(), (x < 0).where(2 - far, far))
+        near, far = 1 - x.detach() * chebyshev(x.detach().square() * 8 - 1, ERF), _erfc(size)
+        made = (size < 0.5).where(near, (x < 0).where(2 - far, far))
         return sloped(made, (x, -_bell(x)))
 
     @widely
     def erfinv(self) -> Tensor:
-        """The number whose error function is x: infinite at 1, NaN beyond.
-
-        Winitzki's approximation (2008) improved by Halley's method, three times.
-        """
+        """The number whose error function is x: infinite at 1, NaN beyond."""
         x = floats(self)
         size = x.detach().abs()
-        less = (size >= 1).where(0.5, size)
-        guess = _winitzki((1 - less).log() + less.log1p())
-        small = less < 0.5
-        for _ in range(3 if x.dtype.itemsize > 4 else 2):
-            apart = small.where(guess.erf() - less, 1 - less - _erfc(guess))
-            step = apart / _bell(guess)
-            guess = guess - step / (guess * step + 1)
-        ends = size.eq(1).where(math.inf, size.ne(0).where(guess, size))
-        made = (size > 1).where(math.nan, _signed(size.isnan().where(size, ends), x))
+        end = size.eq(1)
+        w = -((1 - size) * (size + 1)).log()
+        t = end.where(0, w) / (w + 12) * (2 * 48.25 / 36.25) - 1
+        made = _signed(end.where(math.inf, size * chebyshev(t, ERFINV)), x)
         return with_rule(made, (x,), "erfinv")
 
     @widely
@@ -181,10 +188,11 @@ class Special(Handle):
         """
         x = floats(self)
         if eps is None:
-            x = x * ((x >= 0) & (x <= 1)).where(1.0, math.nan)  # the gradient is NaN there, too
+            inside = ((x >= 0) & (x <= 1)).where(x, math.nan)
         else:
-            x = (x < eps).where(eps, (x > 1 - eps).where(1 - eps, x))
-        return x.log() - (-x).log1p()
+            x = inside = (x < eps).where(eps, (x > 1 - eps).where(1 - eps, x))
+        inside = inside.detach()
+        return sloped((inside / (1 - inside)).log(), (x, 1 / (inside * (1 - inside))))
 
     # --- gamma functions --------------------------------------------------------------------------
     @widely

@@ -51,6 +51,15 @@ def test_float64_is_exact_for_every_quotient(a, b):
     check(roots["float64"], a, b, np.float64)
 
 
+@settings(max_examples=300, deadline=None)
+@given(double.filter(bool), st.floats(-1, 27), st.sampled_from((-1, 0, 1)))
+def test_float64_is_exact_about_the_largest_near_quotient(b, exponent, beside):
+    a = float(np.floor(2.0**exponent)) * b
+    a = math.nextafter(a, math.inf * beside) if beside else a
+    if math.isfinite(a):
+        check(roots["float64"], a, b, np.float64)
+
+
 @settings(max_examples=200, deadline=None)
 @given(single, single.filter(bool))
 def test_float32_without_float64_is_exact_for_every_quotient(a, b):

@@ -19,6 +19,8 @@ THIRD_SINGLE: Final = (0.333251953125, 8.138021075865254e-05)  # 12 bits and the
 THIRD_DOUBLE: Final = (0.3333333283662796, 4.967053731282552e-09)  # 26 bits and the rest
 HALF_PI_SINGLE: Final = (1.5703125, 0.0004838267923332751)  # 12 bits and the rest
 HALF_PI_DOUBLE: Final = (1.5707963109016418, 1.5893254773528196e-08)  # 26 bits and the rest
+# 33 bits, 33 bits and the rest: products with integers below 2**20 are exact
+HALF_PI_PARTS: Final = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
 
 # 1/(2*pi) * 2**1280, rounded down: the fraction bits of 1/(2*pi).
 INVERSE_TURN_BITS: Final = 1280

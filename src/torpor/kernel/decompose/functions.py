@@ -39,6 +39,7 @@ def _unary(op: Ops) -> UPat:
     return UPat(op, _FLOATS, (UPat.var("x"),))
 
 
+_PAIR: Final = (UPat.var("x"), UPat.var("y"))
 _LARGER: Final = UPat(Ops.MAX, None, (UPat.var("x"), UPat(Ops.MUL, name="negative")))
 FUNCTION_RULES: Final = PatternMatcher([
     (UPat(TRANSCENDENTAL | {Ops.MOD}, SMALL_FLOATS, name="node"), compute_in_single),
@@ -50,20 +51,21 @@ FUNCTION_RULES: Final = PatternMatcher([
     (_unary(Ops.ERF), exponential.erf),
     (_unary(Ops.SIN), trigonometric.sin),
     (_unary(Ops.COS), trigonometric.cos),
-    (UPat(Ops.POW, _FLOATS, (UPat.var("x"), UPat.var("y"))), decompose_power),
+    (UPat(Ops.POW, _FLOATS, _PAIR), decompose_power),
     (UPat(Ops.ADD, _FLOATS, (_LARGER, UPat.var("zero"))), decompose_absolute),
 ])  # fmt: skip
 
 # Where what is rare may have a branch of its own.
 BRANCH_RULES: Final = PatternMatcher([
-    (UPat(Ops.SIN, dtypes.float32, (UPat.var("x"),)), trigonometric.sin_by_branches),
-    (UPat(Ops.COS, dtypes.float32, (UPat.var("x"),)), trigonometric.cos_by_branches),
+    (_unary(Ops.SIN), trigonometric.sin_by_branches),
+    (_unary(Ops.COS), trigonometric.cos_by_branches),
+    (UPat(Ops.MOD, dtypes.float64, _PAIR), remainder.remainder_by_branches),
 ])  # fmt: skip
 
 REMAINDER_RULES: Final = PatternMatcher([
-    (UPat(Ops.MOD, _FLOATS, (UPat.var("x"), UPat.var("y"))), remainder.remainder),
+    (UPat(Ops.MOD, _FLOATS, _PAIR), remainder.remainder),
 ])  # fmt: skip
 
 WIDE_REMAINDER_RULES: Final = PatternMatcher([
-    (UPat(Ops.MOD, dtypes.float32, (UPat.var("x"), UPat.var("y"))), remainder.remainder_by_double),
+    (UPat(Ops.MOD, dtypes.float32, _PAIR), remainder.remainder_by_double),
 ])  # fmt: skip

@@ -1,7 +1,8 @@
 """The remainder of floats with the sign of the divisor, as Python's and NumPy's `%`.
 
-By long division in a wider format where there is one, else by the remainder of integers: either way
-exact, and rounded at most once, where the divisor is added at the end.
+By long division in a wider format where there is one, else by the remainder of integers, or where a
+kernel may branch by one division of those that are near: always exact, and rounded at most once,
+where the divisor is added at the end.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torpor.ir import Ops, UOp
 from torpor.ir.ops import RARE
 from torpor.kernel.decompose.words import (
     Format,
+    cut,
     format_of,
     magnitude,
     nearest_integer,
@@ -31,6 +33,7 @@ from torpor.kernel.decompose.words import (
 # a quotient of float32 numbers has.
 WIDE_DIGIT: Final = 28
 WIDE_STEPS: Final = 10
+NEAR: Final = 2.0**25  # a quotient's digit below it, times half of a significand, is exact
 # Bits of an exponent for which a power of two is squared; what is above them counts at most 33
 # (float64) or 18 (float32), so that the first power is a number below every significand.
 SQUARINGS: Final = {32: 4, 64: 6}
@@ -51,6 +54,21 @@ def _remainder_wide(a: UOp, b: UOp) -> UOp:
     far = divisor * 2.0**WIDE_DIGIT < whole
     rest = UOp(Ops.WHERE, double, (far, rest, whole), RARE)
     return (rest - _nearest(rest, divisor) * divisor).cast(a.dtype)
+
+
+def _remainder_near(a: UOp, b: UOp) -> UOp:
+    """`a - n*b` with |result| <= |b|/2 and a little, exact, for 0 <= a < `NEAR` * b: the product in
+    two parts, of which each is exact and so is each difference: of a quotient below 4 the second
+    part is small, of another one a is a multiple of 2 in b's last place.
+    """
+    whole, top = _nearest(a, b), cut(b)
+    return (a - whole * top) - whole * (b - top)
+
+
+def _remainder_by_branches(a: UOp, b: UOp) -> UOp:
+    """As `_remainder_narrow`, which has a branch of its own where the quotient is large."""
+    far = ~(a * (1 / NEAR) < b)  # also NaN, an infinite a and b = 0
+    return UOp(Ops.WHERE, a.dtype, (far, _remainder_narrow(a, b), _remainder_near(a, b)), RARE)
 
 
 def _parts(x: UOp) -> tuple[UOp, UOp]:
@@ -121,6 +139,11 @@ def _with_signs(x: UOp, y: UOp, exact: Callable[[UOp, UOp], UOp]) -> UOp:
 def remainder(x: UOp, y: UOp) -> UOp:
     """`x % y = x - floor(x/y)*y` in the format itself, exactly, then rounded; 0 has y's sign"""
     return _with_signs(x, y, _remainder_narrow)
+
+
+def remainder_by_branches(x: UOp, y: UOp) -> UOp:
+    """As `remainder`; large quotients, which are rare, have a branch of their own."""
+    return _with_signs(x, y, _remainder_by_branches)
 
 
 def remainder_by_double(x: UOp, y: UOp) -> UOp:

@@ -4,8 +4,9 @@ quarter turn with all its digits.
 The method is that of M. Payne and R. Hanek ("Radian Reduction for Trigonometric Functions", 1983):
 x = m * 2**k with an integer m, and of the digits of 1/(2*pi) only a window matters, since digits
 before it multiply m to whole turns. The window is picked by shifts and selections, so that every
-lane of a vector does the same. Where a kernel may branch, only float32 angles beyond `NEAR` go that
-way; else one path serves all sizes, which in branch-free code is cheaper than two.
+lane of a vector does the same. Where a kernel may branch, only angles beyond `NEAR` (and float64
+ones very near a multiple of pi/2) go that way; else one path serves all sizes, which in branch-free
+code is cheaper than two.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ from torpor.kernel.decompose.words import (
 )
 
 LIMB: Final = 32
-NEAR: Final = 2.0**21  # angles of fewer quarters: with the upper part of pi/2 they have 52 bits
+NEAR: Final = {32: 2.0**21, 64: 2.0**20}  # such angles' quarters times a part of pi/2 are exact
 UPPER_HALF_PI: Final = 0x6487ED51 / 2**30  # 31 bits of it
 LOWER_HALF_PI: Final = 6.077100506506192e-11  # pi/2 less that
+CANCELLED: Final = 2.0**-40  # of a float64 angle: its rest is more than this, or needs more of pi/2
 _WINDOW: Final = {32: 3, 64: 6}  # limbs of 1/(2*pi) that are multiplied
 _POSITIONS: Final = {32: 129, 64: 1025}  # exponents from 1/2 on
 
@@ -140,7 +142,7 @@ def _times_half_pi(parts: list[UOp]) -> tuple[UOp, UOp]:
     return fast_two_sum(top * top_pi, rest)
 
 
-def reduce_near_angle(size: UOp) -> tuple[UOp, UOp, UOp]:
+def _reduce_near_single(size: UOp) -> tuple[UOp, UOp, UOp]:
     """As `reduce_angle`, of a float32 0 <= x < `NEAR`, by way of float64: the quarters are so few
     that their product with the upper part of pi/2 is exact, and so is the difference.
 
@@ -152,6 +154,17 @@ def reduce_near_angle(size: UOp) -> tuple[UOp, UOp, UOp]:
     rest = (wide - whole * UPPER_HALF_PI) - whole * LOWER_HALF_PI
     high = rest.cast(size.dtype)
     return high, (rest - high.cast(double)).cast(size.dtype), word(quarter)
+
+
+def _reduce_near_double(size: UOp) -> tuple[UOp, UOp, UOp]:
+    """As `_reduce_near_single`, of a float64 by pi/2 in three parts: the first two products are
+    exact, so is the first difference, and the second one's error is kept. The rest is right to
+    2**-97 at least.
+    """
+    whole, quarter = nearest_integer(size * (2 / math.pi))
+    first, second, third = table.HALF_PI_PARTS
+    high, error = fast_two_sum(size - whole * first, whole * -second)
+    return *fast_two_sum(high, error - whole * third), word(quarter)
 
 
 def reduce_angle(x: UOp) -> tuple[UOp, UOp, UOp]:
@@ -181,10 +194,17 @@ def reduce_angle(x: UOp) -> tuple[UOp, UOp, UOp]:
 
 
 def reduce_by_branches(x: UOp) -> tuple[UOp, UOp, UOp]:
-    """As `reduce_angle`, of a float32; large angles, which are rare, have a branch of their own."""
+    """As `reduce_angle`; large angles, which are rare, have a branch of their own, and so have
+    float64 ones that all but cancel with a multiple of pi/2.
+    """
     size = magnitude(x)
-    far = x.const_like(NEAR) < size
-    ways = zip(reduce_angle(x), reduce_near_angle(size), strict=True)
+    far = x.const_like(NEAR[x.dtype.bits]) < size
+    if format_of(x) is SINGLE:
+        near = _reduce_near_single(size)
+    else:
+        near = _reduce_near_double(size)
+        far = far | (magnitude(near[0]) < size * CANCELLED)
+    ways = zip(reduce_angle(x), near, strict=True)
     high, low, quarter = (UOp(Ops.WHERE, a.dtype, (far, a, b), RARE) for a, b in ways)
     return high, low, quarter
 
@@ -222,12 +242,12 @@ def cos(x: UOp) -> UOp:
 
 
 def sin_by_branches(x: UOp) -> UOp:
-    """As `sin`, of a float32."""
+    """As `sin`, with `reduce_by_branches`."""
     return _sine(x, *reduce_by_branches(x))
 
 
 def cos_by_branches(x: UOp) -> UOp:
-    """As `cos`, of a float32."""
+    """As `cos`, with `reduce_by_branches`."""
     return _cosine(x, *reduce_by_branches(x))
 
 
