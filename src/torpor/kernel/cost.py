@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
-from math import ceil, gcd, log2, prod
+from math import ceil, gcd, prod
 from typing import Any, Final, NamedTuple
 
-from torpor.base.target import LINE, WORD, Target
+from torpor.base.target import LINE, Target
 from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.access import accesses
@@ -45,7 +45,6 @@ STORED: Final = 4.0  # times what reading a vector takes, to store it, as ports 
 MOVED: Final = 1.0  # to move one element between two vectors
 SHARED_FROM: Final = 5e-6  # seconds of work from which waking threads pays
 SHARERS: Final = (1, 2, 3, 4, 8)  # threads that may share it: results do not depend on how many
-SPREAD: Final = 2  # elements from one lane to the next that shuffles of vectors reach
 KEPT: Final = 1 << 14  # answers about streams that are kept: candidates have most in common
 UNHIDDEN_NEAR: Final = 0.15  # the same for lines of the second cache
 UNHIDDEN: Final = 0.5  # part of the shorter of arithmetic and transfers that the other hides not
@@ -222,17 +221,9 @@ def reading(nest: Nest, one: Stream, width: int, target: Target) -> float:
     if along == 0:
         return places / 2
     lanes = 1 if nest.lane is None else nest.loops[nest.lane].rounds
-    size = width * itemsize
-    if along is not None and along != itemsize and not one.is_store:
-        if abs(along) <= SPREAD * itemsize:  # some vectors that hold them, and shuffles
-            return places * lanes / width * abs(along) / itemsize * 2
-        if itemsize >= WORD and any(
-            loop.written and move == itemsize and 2 * loop.rounds >= width
-            for loop, move in zip(nest.loops, moves, strict=True)
-        ):  # a block that is turned in registers
-            return places * lanes / width * log2(2 * width)
     if along != itemsize:
         return places * lanes * MOVED
+    size = width * itemsize
     aligned = one.aligned or all(m == itemsize or (m is not None and m % size == 0) for m in moves)
     crossing = 1.0 if aligned else 1 + size / LINE
     return places * lanes / width * max(size / target.load_bytes, 0.5) * crossing

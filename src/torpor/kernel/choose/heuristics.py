@@ -9,12 +9,14 @@ from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import passes_caches
 from torpor.kernel.choose.columns import tile_columns
 from torpor.kernel.choose.matrices import tile_matrices
-from torpor.kernel.choose.nest import nest_lanes, pass_lanes
+from torpor.kernel.choose.nest import WOVEN, nest_lanes, pass_lanes
 from torpor.kernel.choose.products import tile_contraction, tile_words
+from torpor.kernel.choose.reuse import read_once
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
-from torpor.kernel.choose.vectors import Facts, attempt, is_short, unroll_short
+from torpor.kernel.choose.transpose import tile_transpose
+from torpor.kernel.choose.vectors import Facts, attempt, is_short, thread_rest, unroll_short
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.ranges import iterations, kind_of, size_of
+from torpor.kernel.ranges import OUTPUTS, iterations, kind_of, size_of
 
 
 def choose(kernel: Kernel) -> list[Opt]:
@@ -61,17 +63,33 @@ def for_processor(kernel: Kernel) -> None:
         return
     if tile_contraction(kernel) or tile_columns(kernel):
         return
+    if not tile_transpose(kernel):
+        along_lanes(kernel)
+    stream_out(kernel)
+
+
+def along_lanes(kernel: Kernel) -> None:
+    """Vectors along the axes that suit memory best, the outermost axis for the threads."""
+    read_once(kernel)
     if not has_passes(kernel):
+        thread_outermost(kernel)
         nest_lanes(kernel)
     elif not pass_lanes(kernel):
         row_lanes(kernel)
-    stream_out(kernel)
 
 
 def stream_out(kernel: Kernel) -> None:
     """More output than the caches hold goes past them."""
     if passes_caches(kernel.ast, kernel.target):
         attempt(kernel, Opt(OptOps.STREAM))
+
+
+def thread_outermost(kernel: Kernel) -> None:
+    """The first output axis for the threads, unless it is all there is that may be vectors."""
+    others = [r for r in kernel.axes if kind_of(r) in OUTPUTS][1:]
+    least = 0 if kernel.has_reduce else WOVEN
+    if any((size_of(r) or WOVEN + 1) > least for r in others):
+        thread_rest(kernel)
 
 
 # --- targets with groups --------------------------------------------------------------------------

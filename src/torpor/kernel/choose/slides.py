@@ -25,7 +25,6 @@ from torpor.kernel.choose.reuse import COPIES, overlap, reuse_axes
 from torpor.kernel.choose.roles import axes_of_results
 from torpor.kernel.choose.vectors import (
     SMALL_LOOP,
-    SPARE,
     SUMS,
     Facts,
     attempt,
@@ -46,6 +45,7 @@ ROWS_WRITTEN: Final = 256  # and of rows that are not copied, whose ends are mas
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
 VECTORS_COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
 PHASES: Final = 4  # rows of places a step apart that are copied together, at most
+SHARE_LOADED: Final = 0.4  # of what rows load, from which it pays to load it once, out of order
 ROWS_LEAST: Final = 4  # of a sum over images: fewer than that written out together gain nothing
 
 
@@ -102,9 +102,7 @@ def suits_tiles(kernel: Kernel, load: Windowed) -> bool:
     lane, taps = load.windows[-1].one, iterations(kernel.reduce_axes)
     if load.others or taps > PRODUCTS_WRITTEN:
         return False
-    filled = (size_of(lane) or 0) >= kernel.target.lanes(4) * (1 - SPARE)
-    step = strides_of(load.value.src[0].src[1]).get(lane, 0)
-    if (taps < TAPS and step is not None) or (step == 1 and not filled):
+    if taps < TAPS and strides_of(load.value.src[0].src[1]).get(lane, 0) is not None:
         return False
     found = accesses(find_loops(kernel.ast))
     read = [a for a in found if not a.is_store and a.stride(lane) != 0]
@@ -209,7 +207,8 @@ def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
     of a row are few.
     """
     kernel = facts.kernel
-    if not any(overlap(kernel, a, one) for one in reused[:1] for a in facts.accesses):
+    shared = max((overlap(kernel, a, one) for one in reused[:1] for a in facts.accesses), default=0)
+    if not shared:
         return False
     if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
         return False
@@ -218,8 +217,8 @@ def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
     products = vectors * iterations((*kernel.reduce_axes, *written))
     if products > ROWS_WRITTEN:
         return False
-    row = pad_lane(facts, lane, whole_rows=True)
-    write_sums(kernel, row, reused[0], ROWS_WRITTEN // products)
+    rows = ROWS_WRITTEN // products if shared >= SHARE_LOADED else 1
+    write_sums(kernel, pad_lane(facts, lane, whole_rows=True), reused[0], rows)
     return True
 
 

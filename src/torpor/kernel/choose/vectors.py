@@ -17,7 +17,7 @@ from torpor.kernel.choose.reuse import COPIES
 from torpor.kernel.estimate import copies
 from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.ranges import WRITTEN, closed_by, find_loops, iterations, kind_of, size_of
+from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, size_of
 
 COPIES_REPEATED: Final = 4  # of an axis of symbolic length: as many less one may be in vain
 SUMS: Final = 8  # sums side by side: an addition takes 3 to 4 cycles, and two run at once
@@ -216,28 +216,16 @@ def unroll_whole(kernel: Kernel) -> int:
     """Short reduce loops written out, innermost first, as long as the body stays small; gives its
     size in copies.
     """
-    body = body_of(kernel)
-    for one in short_sums(kernel):
-        body *= size_of(one) or 1
-        attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), 0))
-    return body
-
-
-def body_of(kernel: Kernel) -> int:
-    """How many vectors are written out of each operation."""
-    written = tuple(r for r in kernel.axes if kind_of(r) in WRITTEN)
-    return max(1, iterations(written) // 4)
-
-
-def short_sums(kernel: Kernel) -> list[UOp]:
-    """Short reduce loops, innermost first, that are written out since the body stays small."""
-    body, found = body_of(kernel), []
+    copies = iterations(
+        tuple(r for r in kernel.axes if kind_of(r) in (AxisType.UPCAST, AxisType.UNROLL))
+    )
+    body = max(1, copies // 4)
     for one in reversed(kernel.reduce_axes):
         size = size_of(one)
         if kind_of(one) is not AxisType.REDUCE or size is None:
             continue
         if size > SMALL_LOOP or body * size > CODE_LIMIT:
             break  # copies of what is around a loop share nothing
-        found.append(one)
+        attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), 0))
         body *= size
-    return found
+    return body
