@@ -105,7 +105,8 @@ def test_what_some_system_lacks_is_found(text):
 
 
 BARE = """
-import ctypes, mmap, os, subprocess, sys, tempfile
+import ctypes, mmap, os, subprocess, sys, sysconfig, tempfile
+sysconfig.get_config_vars()  # of this system, as they are in a file
 import llvmlite.binding, ml_dtypes, numpy as np, PIL.Image, rich.table  # they ask in their own ways
 class Absent:
     def find_spec(self, name, path=None, target=None):

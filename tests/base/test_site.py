@@ -23,9 +23,9 @@ def test_an_expression_over_lines_gives_its_first():
 
 def test_code_without_a_file_has_no_text():
     scope = {"here": here}
-    exec("site = here()", scope)
+    exec(compile("site = here()", "<made>", "exec"), scope)
     place = decode(scope["site"])
-    assert (place.file, place.line, place.text) == ("<string>", 1, "")
+    assert (place.file, place.line, place.text) == ("<made>", 1, "")
 
 
 def test_the_gradient_of_a_line_is_told_from_the_line():

@@ -218,6 +218,27 @@ def test_a_call_is_traced_once_though_the_first_finds_no_gradients() -> None:
     assert calls.getvalue() == "."
 
 
+@pytest.mark.parametrize("who", ["optimiser", "model"])
+def test_who_forgets_the_gradients_does_not_matter(who: str) -> None:
+    model, calls = nn.Linear(3, 2), StringIO()
+    forgetting = {"optimiser": nn.optim.SGD(model.parameters(), lr=0.1), "model": model}[who]
+
+    @torpor.jit
+    def step(x: Tensor) -> None:
+        calls.write(".")
+        forgetting.zero_grad()
+        model(x).square().sum().backward()
+
+    x = Tensor(np.ones((4, 3), np.float32))
+    for _ in range(4):
+        step(x)
+        once = model.weight.grad
+        model.zero_grad()
+        model(x).square().sum().backward()
+        np.testing.assert_array_equal(once.numpy(), model.weight.grad.numpy())
+    assert calls.getvalue() == "."
+
+
 def test_gradients_that_are_forgotten_are_gone_after_a_replay_too() -> None:
     weight = Tensor(np.ones(2, np.float32)).requires_grad_()
     optimiser = nn.optim.SGD([weight], lr=1.0)

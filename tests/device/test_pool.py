@@ -210,7 +210,7 @@ def test_a_process_forks_and_ends_cleanly(way):
         pytest.skip("this system has no fork")
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, way],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT, way],  # of fork, by 3.12
         env={**os.environ, "PYTHONPATH": path, "TORPOR_THREADS": "3"},
         capture_output=True,
         text=True,
@@ -256,8 +256,8 @@ def pinned():
     os.sched_setaffinity(0, {first})
     print(thread_count(), flush=True)
 
-thread = threading.Thread(target=pinned)
 if os.fork() == 0:
+    thread = threading.Thread(target=pinned)
     thread.start()  # one of its threads on one core says nothing of the others
     thread.join()
     os._exit(0)

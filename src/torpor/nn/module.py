@@ -14,7 +14,7 @@ from torpor.nn import hooks, module_state, registries, state
 from torpor.tensor import Tensor, mode
 from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.differentiate import forget_gradients, is_parameter
+from torpor.tensor.differentiate import clear_gradients, forget_gradients, is_parameter
 from torpor.tensor.shard import become
 from torpor.tensor.spelling import check_keywords, in_words_of, no_tensor
 
@@ -324,11 +324,7 @@ class Module:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients; without `set_to_none` those that there are become zeros."""
-        if set_to_none:
-            forget_gradients(self.parameters())
-        else:
-            for parameter in self.parameters():
-                parameter.grad = None if parameter.grad is None else parameter.grad.zeros_like()
+        (forget_gradients if set_to_none else clear_gradients)(self.parameters())
 
     # --- hooks ------------------------------------------------------------------------------------
     def register_forward_pre_hook(

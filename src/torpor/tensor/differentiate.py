@@ -44,6 +44,16 @@ def forget_gradients(leaves: Iterable[Handle]) -> None:
         leaf.grad = None
 
 
+def clear_gradients(leaves: Iterable[Handle]) -> None:
+    """Make zeros of each `.grad` that there is."""
+    watching = watcher() if active else None
+    for leaf in leaves:
+        if watching is not None:
+            watching.differentiated(leaf)
+        if leaf.grad is not None:
+            leaf.grad = leaf.grad.zeros_like()
+
+
 def make_leaf(tensor: Handle, collects: bool = True) -> None:
     """Give the handle an identity of its own, for which gradients can be asked; whether `backward`
     adds to its `.grad`, and goes no further.

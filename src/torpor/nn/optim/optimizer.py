@@ -25,7 +25,7 @@ from torpor.nn.optim.given import a_number, by_number, check_betas, each_once, g
 from torpor.nn.optim.hooked import Hooked, with_hooks
 from torpor.nn.optim.written import begin_written
 from torpor.tensor import Tensor, enable_grad, no_grad
-from torpor.tensor.differentiate import forget_gradients
+from torpor.tensor.differentiate import clear_gradients, forget_gradients
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import bound_to, within
 from torpor.tensor.watch import is_watched
@@ -275,10 +275,7 @@ class Optimizer(Hooked):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or with `set_to_none=False` make zeros of them."""
-        had = [] if set_to_none else [one for one in self.params if one.grad is not None]
-        forget_gradients(self.params)
-        for parameter in had:
-            parameter.grad = Tensor.zeros_like(parameter)
+        (forget_gradients if set_to_none else clear_gradients)(self.params)
 
     @with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
