@@ -213,7 +213,7 @@ class Shapes:
         masked = frozenset() if self.target.masks else padded
         streams = [
             cost.stream(
-                a.strides, a.itemsize, loops, a.is_store,
+                a.steps, a.itemsize, loops, a.is_store,
                 len(a.node.src) > 2 or any(a.stride(one) != 0 for one in masked),
             )
             for a in self.facts.accesses
