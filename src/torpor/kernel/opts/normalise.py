@@ -1,4 +1,6 @@
-"""The canonical form of a kernel's axes: nested reductions joined, axes merged, loops in order."""
+"""The canonical form of a kernel's axes: nested reductions joined, axes merged, loops in order and
+forwards.
+"""
 
 from __future__ import annotations
 
