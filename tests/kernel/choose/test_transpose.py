@@ -91,3 +91,17 @@ def test_what_is_turned_has_borders(width, side):
     wide = Tensor(x).pad(((0, 0), (0, 0), (1, 2), side)).permute(0, 2, 3, 1)
     expected = np.pad(x, ((0, 0), (0, 0), (1, 2), side)).transpose(0, 2, 3, 1)
     assert (wide.contiguous().numpy() == expected).all()
+
+
+@pytest.mark.parametrize("shape", [(2048,), (8, 256), (4, 100)], ids=str)
+def test_blocks_that_are_read_backwards_get_vectors(shape):
+    """The gradient of a product takes at each level the other half of a block: near along an axis,
+    though not linear in it.
+    """
+    numbers = np.random.default_rng(3).uniform(0.95, 1.05, shape)
+    x = Tensor(numbers.astype("f")).realize().requires_grad_()
+    found = x.prod(-1).sum().gradient(x)[0]
+    last = torpor.lower(found)[-1]
+    assert any(opt.op is OptOps.UPCAST and opt.arg >= 4 for opt in last.opts)
+    expected = numbers.prod(-1, keepdims=True) / numbers
+    np.testing.assert_allclose(found.numpy(), expected, rtol=3e-5)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tests.kernel.decompose.evaluate import evaluate, variable
+from torpor import Tensor, lower
 from torpor.base.dtypes import dtypes
 from torpor.base.target import get_target
 from torpor.ir import Ops, UOp, graph_rewrite
@@ -103,3 +104,25 @@ def test_a_mask_that_covers_all_bits_is_no_operation(count, mask, masked):
     assert sum(n.op is Ops.AND for n in made.toposort()) == masked
     values = np.arange(256, dtype=np.uint8)
     np.testing.assert_array_equal(evaluate(made, x=values), (values >> count) & mask)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "bool"])
+def test_bools_are_moved_as_bytes_and_are_0_or_1(dtype):
+    """A byte that is told to be a bool is 0 or 1, also after it has been moved; a copy of bools is
+    compiled to what a copy of bytes is.
+    """
+    bytes_ = np.random.default_rng(0).integers(0, 3, (32, 48)).astype(dtype)
+    given = Tensor(bytes_).realize()
+    bools = given.bitcast("bool") if dtype == "uint8" else given
+    for moved, expected in (
+        (bools.T, bytes_.T != 0),
+        (bools.T & bools.flip(0).T, (bytes_.T != 0) & (bytes_[::-1].T != 0)),
+        (bools[3:, 5:].pad(((1, 2), (2, 1))), np.pad(bytes_[3:, 5:] != 0, ((1, 2), (2, 1)))),
+    ):
+        assert moved.contiguous().numpy().view("u1").tolist() == expected.astype("u1").tolist()
+
+
+def test_a_transposition_of_bools_is_one_of_bytes():
+    bools, numbers = (Tensor(np.zeros((32, 48), dtype)).realize() for dtype in ("?", "u1"))
+    texts = [[p.source for p in lower(x.T.contiguous())] for x in (bools, numbers)]
+    assert texts[0] == texts[1]

@@ -33,11 +33,13 @@ def computed(root, values):
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD])
-def test_every_pair_agrees_with_numpy(op, name):
+@pytest.mark.parametrize("count", [1, 4])
+def test_every_pair_agrees_with_numpy(count, op, name):
     dtype = getattr(dtypes, name)
     x, y = (v.ravel() for v in np.meshgrid(numbers(dtype), numbers(dtype)))
     x, y = np.ascontiguousarray(x[y != 0]), np.ascontiguousarray(y[y != 0])
-    root = graph_rewrite(variable(dtype).alu(op, variable(dtype, "y")), RULES)
+    format = dtype.vec(count)
+    root = graph_rewrite(variable(format).alu(op, variable(format, "y")), RULES)
     with np.errstate(all="ignore"):
         expected = x // y if op is Ops.IDIV else x % y
     np.testing.assert_array_equal(computed(root, {"x": x, "y": y}), expected)
@@ -61,6 +63,22 @@ def test_constant_divisors_agree_with_numpy(op, divisor, name):
         np.testing.assert_array_equal(computed(root, {"x": x}), expected)
         whole = divisor > 0 and not divisor & (divisor - 1)
         assert not whole or not {Ops.IDIV, Ops.MOD} & {n.op for n in root.toposort()}
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if "64" not in name])
+@pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD])
+def test_quotients_that_are_nearly_whole_agree_with_numpy(op, name):
+    """n*y and n*y - 1 by y, where a float that is too short rounds up to n."""
+    dtype, random = getattr(dtypes, name), np.random.default_rng(4)
+    y = random.integers(1, 1 << dtype.bits // 2 - 1, 5000).astype(dtype.numpy)
+    n = random.integers(1, int(dtype.max) // y.astype("i8")).astype(dtype.numpy)
+    signs = (1, -1) if dtype.min < 0 else (1,)
+    x = np.concatenate([s * (n * y - below) for s in signs for below in (0, 1)], dtype=dtype.numpy)
+    y = np.tile(y, 2 * len(signs))
+    format = dtype.vec(4)
+    root = graph_rewrite(variable(format).alu(op, variable(format, "y")), RULES)
+    expected = x // y if op is Ops.IDIV else x % y
+    np.testing.assert_array_equal(computed(root, {"x": x, "y": y}), expected)
 
 
 def test_the_interpreter_floors_itself():

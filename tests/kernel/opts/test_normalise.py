@@ -1,8 +1,9 @@
 """Normal forms are kept, but who listens hears how they came about."""
 
+import numpy as np
 import pytest
 
-from torpor import Context, Tensor
+from torpor import Context, Tensor, lower
 from torpor.ir import trace
 from torpor.kernel.opts.normalise import normalise
 
@@ -17,6 +18,29 @@ def test_who_listens_hears_every_rewrite_each_time():
         heard.append([(event.stage, event.rule) for event in events])
     assert ("join reductions", "join_reductions") in heard[0]
     assert heard[0] == heard[1]
+
+
+def test_what_lies_backwards_gets_vectors_as_what_lies_forwards():
+    """Both turns of a picture by a right angle are copies of blocks, read in rows."""
+    numbers = np.arange(48 * 32, dtype="f").reshape(48, 32)
+    picture = Tensor(numbers).realize()
+    turns = [picture.rot90(1), picture.rot90(3)]
+    forwards, backwards = ([p.opts for p in lower(turn)] for turn in turns)
+    assert forwards == backwards
+    assert turns[0].tolist() == np.rot90(numbers, 1).tolist()
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_steps_and_sums_of_what_lies_backwards_keep_their_order(axis):
+    numbers = np.random.default_rng(0).integers(-9, 9, (9, 16, 12)).astype("f")
+    back = Tensor(numbers).realize().flip(axis)
+    turned = np.flip(numbers, axis)
+    for other in range(3):
+        assert (back.cumsum(other).numpy() == turned.cumsum(other)).all()
+        assert (
+            back.transpose(0, 2).sum(other).numpy() == turned.transpose(2, 1, 0).sum(other)
+        ).all()
+        assert (back.argmax(other).numpy() == turned.argmax(other)).all()
 
 
 def test_what_is_kept_depends_on_the_licence():

@@ -13,10 +13,11 @@ from torpor.ir import PatternMatcher
 from torpor.kernel.decompose.conversions import (
     BITS_RULES,
     BOOL_RULES,
+    BYTE_RULES,
     SATURATION_RULES,
     SHIFT_RULES,
 )
-from torpor.kernel.decompose.division import DIVISION_RULES
+from torpor.kernel.decompose.division import DIVISION_RULES, VECTOR_DIVISION_RULES
 from torpor.kernel.decompose.dots import dot_rules
 from torpor.kernel.decompose.functions import (
     BRANCH_RULES,
@@ -35,6 +36,8 @@ def rules_for(target: Target) -> PatternMatcher:
     small = tuple(d for d in SMALL_FLOATS if d.name in target.missing)
     native = tuple(d for d in small if d.name in target.converts)
     rules = small_float_rules(small, native) if small else PatternMatcher([])
+    if target.vector_alu and not target.groups:
+        rules += BYTE_RULES + VECTOR_DIVISION_RULES
     rules = rules + BRANCH_RULES if target.name in _BRANCHING else rules
     rules = rules + dot_rules(target) + FUNCTION_RULES + SHIFT_RULES + BOOL_RULES
     if "float64" not in target.missing:

@@ -9,7 +9,7 @@ import numpy as np
 from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, PatternMatcher, UOp, UPat
 from torpor.ir.ops import INSIDE
-from torpor.kernel.decompose.words import clamp
+from torpor.kernel.decompose.words import clamp, vector_of
 
 _WIDE_FLOATS: Final = (dtypes.float32, dtypes.float64)
 _INTEGERS: Final = (
@@ -35,9 +35,39 @@ def saturate(node: UOp, x: UOp) -> UOp | None:
     return made if below == most else (x > float(below)).where(integer.max, made)
 
 
-def cast_to_bool(node: UOp, x: UOp) -> UOp:
+def cast_to_bool(node: UOp, x: UOp) -> UOp | None:
     """bool(x) = (x != 0); NaN is true"""
-    return x.ne(0)
+    return x.ne(0) if node.arg != INSIDE else None
+
+
+def truth_of(x: UOp) -> UOp:
+    """The bools that bytes of 0 and 1 are."""
+    return UOp(Ops.CAST, vector_of(dtypes.bool, x), (x,), INSIDE)
+
+
+def memory_of_bytes(node: UOp) -> UOp:
+    """`memory of bools = memory of bytes`"""
+    return node.replace(dtype=dtypes.uint8)
+
+
+def load_byte(node: UOp) -> UOp:
+    """load(p) = bool(load of bytes)"""
+    return truth_of(node.replace(dtype=vector_of(dtypes.uint8, node)))
+
+
+def store_byte(node: UOp, value: UOp) -> UOp:
+    """store(p, x) = store(p, uint8(x)), which is the byte that x is of, if any"""
+    whole = value.op is Ops.CAST and value.arg == INSIDE
+    byte = value.src[0] if whole else value.cast(vector_of(dtypes.uint8, value))
+    return node.replace(src=(node.src[0], byte, *node.src[2:]))
+
+
+def lanes_of_bytes(node: UOp) -> UOp | None:
+    """`vector of bool(a), bool(b), ... = bool(vector of a, b, ...)`; likewise for lanes of one"""
+    if any(s.op is not Ops.CAST or s.arg != INSIDE for s in node.src):
+        return None
+    made = node.replace(dtype=vector_of(dtypes.uint8, node), src=tuple(s.src[0] for s in node.src))
+    return truth_of(made)
 
 
 def _in_range(count: UOp, bits: int) -> bool:
@@ -107,6 +137,14 @@ _NUMBERS: Final = (*_INTEGERS, *_WIDE_FLOATS)
 BOOL_RULES: Final = PatternMatcher([
     (UPat(Ops.CAST, dtypes.bool, (UPat.var("x", _NUMBERS),), name="node"), cast_to_bool),
 ])  # fmt: skip
+_MEMORY: Final = (Ops.PARAM, Ops.DEFINE_LOCAL, Ops.INDEX)
+_STORED: Final = (UPat(), UPat.var("value", dtypes.bool))
+BYTE_RULES: Final = PatternMatcher([
+    (UPat(_MEMORY, dtypes.bool, name="node"), memory_of_bytes),
+    (UPat(Ops.LOAD, dtypes.bool, name="node"), load_byte),
+    (UPat(Ops.STORE, None, _STORED, name="node", more=True), store_byte),
+    (UPat((Ops.VECTORIZE, Ops.GEP), dtypes.bool, name="node"), lanes_of_bytes),
+])  # fmt: skip
 _BITS: Final = UPat((Ops.AND, Ops.OR, Ops.XOR, Ops.SHR), (dtypes.uint8, dtypes.uint16), name="x")
 BITS_RULES: Final = PatternMatcher([
     (UPat(Ops.CAST, (dtypes.float32, dtypes.float64), (_BITS,), name="node"), float_of_bits),
@@ -115,4 +153,4 @@ SATURATION_RULES: Final = PatternMatcher([
     (UPat(Ops.CAST, _INTEGERS, (UPat.var("x", _WIDE_FLOATS),), name="node"), saturate),
 ])  # fmt: skip
 
-__all__ = ["BITS_RULES", "BOOL_RULES", "SATURATION_RULES", "SHIFT_RULES"]
+__all__ = ["BITS_RULES", "BOOL_RULES", "BYTE_RULES", "SATURATION_RULES", "SHIFT_RULES"]

@@ -1,4 +1,6 @@
-"""Floor division of integers by what every target has: division of unsigned ones, and shifts."""
+"""Floor division of integers by what every target has: division of unsigned ones or of vectors of
+floats, and shifts.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from typing import Final
 
 from torpor.base.dtypes import dtypes, from_name
 from torpor.ir import Ops, PatternMatcher, UOp, UPat
+from torpor.ir.ops import INSIDE
 from torpor.kernel.decompose.words import vector_of
 from torpor.rules.exact import constant_of
 
@@ -57,8 +60,35 @@ def remainder(x: UOp, y: UOp) -> UOp | None:
     return None if quotient is None else x - quotient * y
 
 
+def divide_floats(x: UOp, y: UOp) -> UOp | None:
+    """x // y = floor(float(x) / float(y)) of vectors, which no machine divides but as floats
+
+    A quotient that is not whole is 1/y or more from the next integer, and rounded by x/y * 2**-24:
+    less, since |x| < 2**24 (of float64, 2**53). The least int32 // -1 is no int32: signed ones of
+    32 bits are written out before.
+    """
+    bits, signed = x.dtype.bits, min(x.vmin, y.vmin) < 0
+    if x.dtype.count == 1 or constant_of(y) is not None or bits > (16 if signed else 32):
+        return None
+    wide = vector_of(dtypes.float64 if bits > 16 else dtypes.float32, x)
+    whole = x.dtype if bits > 16 else vector_of(dtypes.int32, x)
+    quotient = UOp(Ops.FDIV, wide, (x.cast(wide), y.cast(wide)))
+    lower = UOp(Ops.FLOOR, wide, (quotient,)) if signed else quotient
+    return UOp(Ops.CAST, whole, (lower,), INSIDE).cast(x.dtype)
+
+
+def remainder_of_floats(x: UOp, y: UOp) -> UOp | None:
+    """`x % y = x - (x//y)*y` of vectors"""
+    quotient = divide_floats(x, y)
+    return None if quotient is None else x - quotient * y
+
+
 _x, _y = UPat.var("x"), UPat.var("y")
 DIVISION_RULES: Final = PatternMatcher([
     (UPat(Ops.IDIV, _INTEGERS, (_x, _y)), divide),
     (UPat(Ops.MOD, _INTEGERS, (_x, _y)), remainder),
+])  # fmt: skip
+VECTOR_DIVISION_RULES: Final = PatternMatcher([
+    (UPat(Ops.IDIV, _INTEGERS, (_x, _y)), divide_floats),
+    (UPat(Ops.MOD, _INTEGERS, (_x, _y)), remainder_of_floats),
 ])  # fmt: skip

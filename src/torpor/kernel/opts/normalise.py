@@ -1,4 +1,6 @@
-"""The canonical form of a kernel's axes: nested reductions joined, axes merged, loops in order."""
+"""The canonical form of a kernel's axes: nested reductions joined, axes merged, loops in order and
+forwards.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
+from torpor.kernel.access import accesses
 from torpor.kernel.opts.digits import cut_axes
 from torpor.kernel.opts.fission import fission_loops
 from torpor.kernel.ranges import (
+    Changes,
     Loops,
     closed_by,
     find_loops,
@@ -127,8 +131,19 @@ def normal_form(ast: UOp) -> UOp:
     """What `normalise` does."""
     ast = only_stored(fission_loops(drop_single(joined(ast))))
     ast = cut_axes(order_outputs(ast))
-    ast = merge_axes(ast)
+    ast = turn_axes(merge_axes(ast))
     return renumber(ast)
+
+
+def turn_axes(ast: UOp) -> UOp:
+    """Axes of results along which memory is only gone through backwards, the other way round."""
+    loops = find_loops(ast)
+    found, changes = accesses(loops), Changes()
+    for one in (r for r in loops.axes if kind_of(r) in (AxisType.GLOBAL, AxisType.LOOP)):
+        ways = {a.stride(one) for a in found}
+        if -1 in ways and 1 not in ways:
+            changes[one] = one.src[0] - 1 - one, (one,)
+    return replace_ranges(ast, changes).simplify() if changes else ast
 
 
 def drop_single(ast: UOp) -> UOp:
