@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final
 
 from torpor.base.target import Target
@@ -48,13 +48,6 @@ class Access:
             return False
         stride = self.stride(one)
         return is_short_step(self.node.src[1], one) if stride is None else 0 < abs(stride) <= NEAR
-
-    @cached_property
-    def steps(self) -> Strides:
-        """The strides, those that are not linear but near as the farthest that are."""
-        return {
-            one: NEAR if s is None and self.is_near(one) else s for one, s in self.strides.items()
-        }
 
     def is_interleaved(self, one: UOp) -> bool:
         """Whether what lies between neighbours along a range is stored by copies written out, so
