@@ -66,7 +66,9 @@ def taken(pattern: Pattern, arguments: tuple[Any, ...], options: dict[str, Any])
                     need(registers[one] == known[0])
                 case "slot":
                     registers[one] = getattr(known[0], known[1], None)
-                case "tuple_length" | "list_length":
+                case "attributes":
+                    registers[one] = vars(known[0])
+                case "tuple_length" | "list_length" | "dict_length":
                     need(len(registers[one]) == known[0])
                 case "tuple_item" | "list_item":
                     registers[one] = known[0][known[1]]

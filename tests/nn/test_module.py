@@ -242,3 +242,20 @@ def test_keywords_of_a_users_own_module_are_its_own():
 
     with pytest.raises(TypeError, match="unexpected keyword argument 'input'"):
         Own()(input=Tensor([1.0]))
+
+
+def test_modules_are_given_as_often_as_they_occur_where_asked():
+    inner = nn.Linear(2, 2)
+    twice = nn.Sequential(inner, inner)
+    assert [one is inner for one in twice.modules()] == [False, True]
+    again = twice.modules(remove_duplicate=False)
+    assert [one is inner for one in again] == [False, True, True]
+
+
+def test_a_module_says_what_it_is_called_in_its_text():
+    class Named(nn.Module):
+        def _get_name(self):
+            return "Another"
+
+    assert nn.Linear(2, 2)._get_name() == "Linear"
+    assert repr(Named()) == "Another()"

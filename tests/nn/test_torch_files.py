@@ -308,3 +308,31 @@ def test_words_of_pytorch_for_files(tmp_path):
     path = tmp_path / "x.pt"
     torpor.save({"x": Tensor([1.0])}, f=path, pickle_protocol=2)
     assert torpor.load(f=path, map_location="cpu", weights_only=True)["x"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_tensors_of_one_memory_share_it_here_too(zipped, tmp_path):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "tied.pt"
+    weight, number = torch.arange(6.0).reshape(2, 3), torch.tensor(1)
+    written = {
+        "in": weight, "out": weight.detach(), "turned": weight.T, "one": number,
+        "same": number.detach(), "alone": weight.clone(),
+    }  # fmt: skip
+    torch.save(written, path, _use_new_zipfile_serialization=zipped)
+    found = torpor.load(path)
+    found["in"].mul_(2)
+    found["same"].add_(1)
+    assert found["out"].tolist() == [[0, 2, 4], [6, 8, 10]]
+    assert (found["one"].tolist(), found["alone"].tolist()) == (2, [[0, 1, 2], [3, 4, 5]])
+
+
+def test_parameters_of_one_memory_are_leaves(tmp_path):
+    torch = pytest.importorskip("torch")
+    weight = torch.ones(2)
+    made = [torch.nn.Parameter(weight), torch.nn.Parameter(weight), weight.detach()]
+    for written in (made, made[::-1]):
+        torch.save(written, tmp_path / "a.pt")
+        found = torpor.load(tmp_path / "a.pt")
+        assert all(one.is_leaf for one in found)
+        assert sorted(one.requires_grad for one in found) == [False, True, True]

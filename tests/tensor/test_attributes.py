@@ -72,3 +72,31 @@ def test_attributes_that_a_jitted_function_does_not_name_cost_it_nothing():
         x.tag = tag
         assert doubled(x).tolist() == [2.0]
     assert "replayed 3 times" in torpor.explain(doubled)
+
+
+def _by_default(x):
+    return x * getattr(x, "factor", 3)
+
+
+def _by_flag(x):
+    return x * (2 if hasattr(x, "factor") else 3)
+
+
+def _by_all(x):
+    return x * (2 if "factor" in vars(x) else 3)
+
+
+@pytest.mark.parametrize("function", [_by_default, _by_flag, _by_all])
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_jitted_function_sees_attributes_that_come_after_its_trace(function, grad):
+    scaled = torpor.jit(function)
+    bare, given = Tensor([1.0], requires_grad=grad), Tensor([1.0], requires_grad=grad)
+    given.factor = 2
+    for _ in range(8):  # enough to be replayed without Python
+        assert scaled(bare).tolist() == [3.0]
+    assert scaled(given).tolist() == [2.0]
+    assert scaled(bare).tolist() == [3.0]
+    bare.factor = 2
+    assert scaled(bare).tolist() == [2.0]
+    del bare.factor
+    assert scaled(bare).tolist() == [3.0]

@@ -218,3 +218,16 @@ def test_what_the_host_computes_is_read_again_from_its_text():
     asts = [item.ast for item in torpor.vmap(linalg.inv)(PLAIN).schedule() if item.reason == "host"]
     assert asts
     assert all(parse(show(ast)) is ast for ast in asts)
+
+
+@pytest.mark.parametrize("name", ["svd", "svdvals", "pinv"])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_singular_values_of_matrices_that_are_not_finite_are_errors(name, wrong):
+    whole = Tensor([[2.0, 1.0], [1.0, 3.0]])
+    function = torpor.jit(getattr(torpor.linalg, name))
+    for _ in range(3):
+        function(whole)
+    for computed in (getattr(torpor.linalg, name), function):
+        with pytest.raises(torpor.linalg.LinAlgError, match="did not converge"):
+            computed(Tensor([[wrong, 1.0], [1.0, 3.0]]))
+    assert function(whole) is not None

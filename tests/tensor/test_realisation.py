@@ -178,3 +178,12 @@ def test_a_constant_computed_on_one_device_is_not_used_on_another():
 def test_a_memoryview_has_no_bfloat16():
     with pytest.raises(TypeError, match="bitcast"):
         Tensor([1.5], dtype="bfloat16").data()
+
+
+def test_a_view_of_a_parameter_is_no_leaf_whatever_its_shape():
+    for see in (lambda x: x.view(x.shape), lambda x: x.reshape(-1), lambda x: x[:], Tensor.T.fget):
+        x = Tensor([1.0, 2.0], requires_grad=True)
+        seen = see(x)
+        assert (x.is_leaf, seen.is_leaf) == (True, False)
+        (seen * Tensor([3.0, 4.0])).sum().backward()
+        assert x.grad.tolist() == [3, 4]

@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
+from torpor.base.attributes import attributes
 from torpor.capture.trace import is_whole
 from torpor.capture.tracer import cut_of
 from torpor.ir.infer import JOINT, shape_of
@@ -42,6 +43,7 @@ class TensorKey(NamedTuple):
     whole: bool | None
     graph: bool
     shared: int
+    given: tuple[str, ...]
 
 
 def kind_key(structure: Any, tensors: Sequence[Handle]) -> tuple[Any, ...]:
@@ -63,8 +65,11 @@ def _tensor_keys(tensors: Sequence[Handle]) -> list[TensorKey]:
         device = storage.device
         cut = cut_of(storage) if JOINT in device else None
         found.append(
-            TensorKey(shape_of(node), node.dtype, device, cut, requires, whole, graph, shared)
-        )
+            TensorKey(
+                shape_of(node), node.dtype, device, cut, requires, whole, graph, shared,
+                tuple(attributes(tensor)),
+            )
+        )  # fmt: skip
     return found
 
 
@@ -154,4 +159,5 @@ _FIELDS: Final = {
     "whole": "whether it is a view",
     "graph": "the graph",
     "shared": "the shared memory",
+    "given": "the program's attributes",
 }

@@ -88,14 +88,17 @@ class _Writer:
             self.ask("is", name, Known(tree))
 
     def tensor(self, name: str) -> None:
-        """A whole tensor on one device, without gradient, whose memory no other one shares."""
+        """A whole tensor on one device, without gradient, whose memory no other one shares, and to
+        which the program has given no attributes.
+        """
         number = len(self.tensors)
         key = self.keys[number]
         ordinary = key.whole is None and key.cut is None and JOINT not in key.device
-        if not ordinary or key.requires or key.graph or key.shared != number:
+        if not ordinary or key.requires or key.graph or key.given or key.shared != number:
             raise _Unfit
         self.tensors.append(name)
         ask = self.ask
+        ask("dict_length", ask("attributes", "own", name), 0)
         storage = ask("slot", f"s{number}", name, Slot(Handle, "_storage"))
         ask("is", ask("slot", "path", name, Slot(Handle, "_path")), Known(None))
         ask("is", ask("slot", "requires", storage, Slot(Storage, "requires")), Known(False))

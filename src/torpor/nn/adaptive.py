@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn.containers import ModuleList, Sequential
+from torpor.nn.layer import Renewable
 from torpor.nn.layers import Linear
-from torpor.nn.module import Renewable
 from torpor.tensor import Tensor
 
 

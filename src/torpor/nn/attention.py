@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torpor.base.attributes import attribute
 from torpor.nn import init
+from torpor.nn.layer import Layer, divide
 from torpor.nn.layers import Linear
-from torpor.nn.module import Layer, divide
 from torpor.nn.multi_head import multi_head_attention_forward
 from torpor.tensor import Tensor
 from torpor.tensor.spelling import within

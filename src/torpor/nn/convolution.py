@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
-from torpor.nn.module import Renewable, divide
+from torpor.nn.layer import Renewable, divide
 from torpor.tensor import Tensor
 from torpor.tensor.convolution import paddings
 from torpor.tensor.spelling import pair

@@ -6,7 +6,7 @@ from typing import Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import functional, init
-from torpor.nn.module import Renewable
+from torpor.nn.layer import Renewable
 from torpor.tensor import Tensor
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from torpor.base.attributes import attributes
 from torpor.nn import convolution, layers, norms
-from torpor.nn.module import Layer
+from torpor.nn.layer import Layer
 
 
 def lazy_of(kind: type[Layer], axis: int, **defaults: Any) -> Any:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from torpor.base.attributes import attribute, attributes
-from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.nn import hooks, module_state, registries, state
-from torpor.tensor import Tensor, mode
+from torpor.tensor import Tensor
 from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import clear_gradients, forget_gradients, is_parameter
 from torpor.tensor.shard import become
-from torpor.tensor.spelling import check_keywords, in_words_of, no_tensor
+from torpor.tensor.spelling import in_words_of, no_tensor
 
 
 def parameter(data: Any = None, requires_grad: bool = True) -> Tensor:
@@ -91,7 +90,7 @@ class Module:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls._has_synonyms = _is_own(cls) if "forward" in vars(cls) else cls._has_synonyms
+        cls._has_synonyms = is_own(cls) if "forward" in vars(cls) else cls._has_synonyms
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs and self._has_synonyms:
@@ -134,9 +133,9 @@ class Module:
                 inner = f"{prefix}.{name}" if prefix else name
                 yield from module.named_modules(memo, inner, remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
-        """This module and all inside, each once."""
-        return (module for _, module in self.named_modules())
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """This module and all inside, each once unless `remove_duplicate` is False."""
+        return (found for _, found in self.named_modules(remove_duplicate=remove_duplicate))
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Make the module an attribute."""
@@ -384,6 +383,10 @@ class Module:
         return hooks.of(self).add("loaded", hook, False)
 
     # --- words ------------------------------------------------------------------------------------
+    def _get_name(self) -> str:
+        """What it is called in its text."""
+        return type(self).__name__
+
     def extra_repr(self) -> str:
         """What the module was made with, as far as it is known by the same name: what has no
         default, another value, or is a float.
@@ -401,7 +404,7 @@ class Module:
         return ", ".join(f"{name}={v!r}" for name, v in shown.items())
 
     def __repr__(self) -> str:
-        name, extra = type(self).__name__, self.extra_repr()
+        name, extra = self._get_name(), self.extra_repr()
         lines = list[str]()
         children = [(key, repr(child)) for key, child in state.modules_inside(self, Module)]
         for text, run in itertools.groupby(children, key=lambda child: child[1]):
@@ -429,68 +432,6 @@ def _tell(error: Exception, module: Module, given: tuple[Any, ...]) -> None:
             raise found from None
 
 
-class Layer(Module):
-    """Base of modules that make tensors: their constructors take `device` and `dtype` of them."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "__init__" in vars(cls) and cls.__module__.startswith(__package__):
-            setattr(cls, "__init__", _placed(cls.__init__))  # noqa: B010 (mypy: a method)
-
-
-class Renewable(Layer):
-    """Base of layers whose tensors can begin again."""
-
-    _again: Callable[[], Renewable]  # makes another one
-
-    def reset_parameters(self) -> None:
-        """Let every tensor begin again, as the constructor makes it. A subclass that has a method
-        of this name of its own is asked at the end of the constructor.
-        """
-        fresh = state.tensors_of(self._again())
-        with mode.no_grad():
-            for name, tensor in state.tensors_of(self).items():
-                if name in fresh and fresh[name].shape == tensor.shape:
-                    tensor.copy_(fresh[name].detach().to(tensor.device))
-
-
-def _placed(make: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that takes `device` and `dtype`, and makes its tensors there and so."""
-
-    @functools.wraps(make)
-    def made(*arguments: Any, device: Any = None, dtype: Any = None, **options: Any) -> None:
-        layer, *given = arguments
-        check_keywords(layer, own, options)
-        with mode.made_as(device, dtype):
-            make(*arguments, **options)
-        if isinstance(layer, Renewable):
-            kind, *_ = kinds = [one for one in type(layer).__mro__ if _is_own(one)]
-            if next(filter(None, map(_maker, kinds))) is made:  # and none that another calls
-                # without weights that were given, as `_weight`
-                kept = {name: one for name, one in options.items() if not name.startswith("_")}
-                layer._again = functools.partial(kind, *given, dtype=dtype, **kept)
-                if type(layer).reset_parameters is not Renewable.reset_parameters:
-                    layer.reset_parameters()
-
-    own = inspect.signature(make)
-    further = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
-        for name in ("device", "dtype")
-    ]
-    signature = own.replace(parameters=[*own.parameters.values(), *further])
-    made.__signature__ = signature  # type: ignore[attr-defined]
-    return made
-
-
-def _is_own(kind: type) -> bool:
+def is_own(kind: type) -> bool:
+    """Whether a class is one of torpor's."""
     return kind.__module__.startswith(f"{__package__}.")
-
-
-def _maker(kind: type) -> Any:
-    return vars(kind).get("__init__")
-
-
-def divide(what: str, parts: int, whole: int) -> None:
-    """A `ShapeError` unless so many parts make the whole."""
-    if parts < 1 or whole % parts:
-        raise ShapeError(f"{parts} {what} do not divide {whole}")

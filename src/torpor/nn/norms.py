@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.nn import functional
-from torpor.nn.module import Renewable, divide
+from torpor.nn.layer import Renewable, divide
 from torpor.tensor import Tensor, no_grad
 
 Sizes = int | Sequence[int]

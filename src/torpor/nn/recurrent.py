@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from torpor.base.attributes import attribute
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
-from torpor.nn.module import Renewable
+from torpor.nn.layer import Renewable
 from torpor.nn.utils.rnn import PackedSequence, pad_packed_sequence, repacked
 from torpor.tensor import Tensor
 from torpor.tensor.host import known_shape

@@ -60,6 +60,7 @@ class _Storage(NamedTuple):
     dtype: DType | None  # None: bytes
     key: str
     data: list[NDArray[np.uint8]]  # filled when it is read
+    made: dict[Any, Tensor]  # of it, by how they look at it
 
 
 def _tensor(
@@ -97,16 +98,23 @@ def _viewed(
         return Tensor(np.empty(tuple(shape), dtype.numpy), requires_grad=bool(requires_grad))
     if last >= flat.size:
         raise ParseError(f"a tensor of shape {tuple(shape)} reaches beyond its memory")
+    look = (dtype, offset, tuple(shape), tuple(strides))
+    known = storage.made.get(look)
+    if known is not None and not known.requires_grad and not requires_grad:
+        return known.view(shape)
     steps = tuple(step * width for step in strides)
     start = offset * width
     view: NDArray[Any] = np.ndarray(tuple(shape), dtype.numpy, memory.data, start, steps)
-    return Tensor(view, requires_grad=bool(requires_grad) and dtype.is_float)
+    made = Tensor(view, requires_grad=bool(requires_grad) and dtype.is_float)
+    storage.made[look] = made
+    return made
 
 
 def _parameter(tensor: Any, requires_grad: Any = True, *_: Any) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise ParseError("a parameter is no tensor")
-    return tensor.requires_grad_(bool(requires_grad))
+    own = tensor if tensor._path is None else tensor.clone()  # parameters are leaves
+    return own.requires_grad_(bool(requires_grad))
 
 
 def _size(values: Any = ()) -> tuple[Any, ...]:
@@ -254,7 +262,7 @@ def _declared(pid: Any) -> _Storage:
     kind, key = pid[1], pid[2]
     if not isinstance(kind, _Name) or not isinstance(key, str):
         raise ParseError(f"it refers to {pid!r}")
-    return _Storage(_STORAGES.get(kind.text), key, [])
+    return _Storage(_STORAGES.get(kind.text), key, [], {})
 
 
 def _read_older(file: Any) -> Any:
@@ -282,11 +290,11 @@ def _read_older(file: Any) -> Any:
         data = np.frombuffer(file.read(count * width), np.uint8)
         if data.size != count * width:
             raise ParseError(f"it ends within the memory {key!r}")
-        kept[key] = _Storage(None, key, [data])
+        kept[key] = _Storage(None, key, [data], {})
 
     def storage(pid: Any) -> _Storage:
         made = _declared(pid)
-        return made._replace(data=kept[made.key].data)
+        return kept[made.key]._replace(dtype=made.dtype)
 
     file.seek(start)
     return _Unpickler(file, storage).load()

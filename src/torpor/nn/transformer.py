@@ -13,8 +13,9 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import functional, init, stateless
 from torpor.nn.attention import MultiheadAttention
 from torpor.nn.containers import ModuleList
+from torpor.nn.layer import Layer
 from torpor.nn.layers import Linear
-from torpor.nn.module import Layer, Module
+from torpor.nn.module import Module
 from torpor.nn.norms import LayerNorm
 from torpor.tensor import Tensor
 

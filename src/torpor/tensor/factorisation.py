@@ -206,6 +206,15 @@ def _failing_minor(matrix: Array) -> int:
     return matrix.shape[-1]
 
 
+def _finite(x: Array) -> Array:
+    """Matrices whose singular values are searched for: those of infinite ones LAPACK may look for
+    without an end.
+    """
+    if not np.isfinite(x).all():
+        raise np.linalg.LinAlgError("not finite")
+    return x
+
+
 _inverse = host("inverse", "Singular matrix", _zero_pivot)(lambda x: [np.linalg.inv(x)])
 _solve = host("solve", "Singular matrix", _zero_pivot)(lambda x, y: [np.linalg.solve(x, y)])
 _det = host("det")(lambda x: [np.linalg.det(x)])
@@ -215,7 +224,7 @@ _cholesky = host("cholesky", "Matrix is not positive definite", _failing_minor)(
 )
 _qr = host("qr")(lambda x, mode: [*np.linalg.qr(x, mode)])
 _eigh = host("eigh")(lambda x, triangle: [*np.linalg.eigh(x, triangle)])
-_svd = host("svd")(lambda x, square: [*np.linalg.svd(x, square)])
+_svd = host("svd")(lambda x, square: [*np.linalg.svd(_finite(x), square)])
 geqrf = host("geqrf")(lambda x: [*np.linalg.qr(x, "raw")])
 
 
@@ -241,7 +250,8 @@ def _matrix_sqrth(x: Array) -> Sequence[Array]:
 def _pinv(x: Array, *rest: Any) -> Sequence[Array]:
     """`rest`: the share of the greatest singular value, as an array or a number; `hermitian`."""
     rtol, hermitian = rest
-    return [np.linalg.pinv(x, rtol[..., 0, 0] if isinstance(rtol, np.ndarray) else rtol, hermitian)]
+    share = rtol[..., 0, 0] if isinstance(rtol, np.ndarray) else rtol
+    return [np.linalg.pinv(_finite(x), share, hermitian)]
 
 
 def inverse(a: Any) -> Any:

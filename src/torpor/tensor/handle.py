@@ -288,14 +288,13 @@ def boxed(handle: Handle, box: Box) -> Tensor:
 
 def _seen(handle: Handle, moved: UOp, path: Step | None) -> Tensor:
     """The view of a handle that a path leads to."""
-    node = handle._node
-    if moved.held and moved.dtype.is_float:
+    node, storage = handle._node, handle._storage
+    requires = storage.requires if handle._path is None else handle.requires_grad
+    if moved.dtype.is_float and (moved.held or (requires and moved is node)):
         name, identity = "alias" if moved is node else "again", build.identity()
         path = Step(path, name, identity, moved)
         moved = shaped(FORWARD[name](moved, identity), shape_of(moved))
     moved.held = True
-    storage = handle._storage
-    requires = storage.requires if handle._path is None else handle.requires_grad
     if requires and not grad_enabled():
         path = Step(path, "detach", None, moved)
         moved = detached(moved)

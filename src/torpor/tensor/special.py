@@ -215,7 +215,8 @@ class Special(Handle):
         far = (large - 0.5) * (large.log() - 1) + stirling(large) + (math.log(2 * math.pi) - 1) / 2
         value = (size < 8).where(near, size.eq(math.inf).where(size, far))
         part = -x.detach() - (-x.detach()).floor()
-        shadow = math.log(math.pi) - (part * math.pi).sin().log() - value
+        sine = (part < 2.0**-30).where(part, (part * math.pi).sin() / math.pi)  # subnormal
+        shadow = -sine.log() - value
         value = mirrored.where(part.eq(0).where(math.inf, shadow), value)
         return sloped(x.detach().eq(-math.inf).where(math.inf, value), (x, x.digamma()))
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import torpor
 from torpor import Tensor, distributions
@@ -196,3 +197,31 @@ def test_the_mode_of_beta_may_be_an_end():
     a, b = Tensor([2.0, 0.5, 2.0, 0.5, 0.4]), Tensor([3.0, 2.0, 0.5, 0.4, 0.5])
     mode = distributions.Beta(a, b).mode
     np.testing.assert_allclose(mode.numpy(), [1 / 3, 0, 1, 1, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Bernoulli", "Geometric", "ContinuousBernoulli", "Binomial",
+                                  "NegativeBinomial"])  # fmt: skip
+def test_probabilities_are_kept_as_they_are_given(name):
+    probs = [1e-6, 0.1, 0.3, 0.75]
+    count = {"total_count": 5} if "inomial" in name else {}
+    ours = getattr(distributions, name)(probs=Tensor(probs), **count)
+    theirs = getattr(torch.distributions, name)(probs=torch.tensor(probs), **count)
+    assert ours.probs.tolist() == theirs.probs.tolist()
+    assert ours.expand((2, 4)).probs[1].tolist() == ours.probs.tolist()
+    for moment in ("mean", "variance"):
+        expected = getattr(theirs, moment).numpy()
+        np.testing.assert_allclose(getattr(ours, moment).numpy(), expected, rtol=1e-5)
+
+
+def test_what_has_no_probability_is_never_drawn():
+    ends = Tensor([0.0, 1.0])
+    assert distributions.Bernoulli(ends).mean.tolist() == [0.0, 1.0]
+    assert distributions.Bernoulli(ends).variance.tolist() == [0.0, 0.0]
+    assert distributions.Binomial(5, ends).mean.tolist() == [0.0, 5.0]
+    weights = Tensor([1.0, 0.0, 3.0])
+    assert distributions.Categorical(weights).probs.tolist() == [0.25, 0.0, 0.75]
+    assert distributions.Multinomial(4, weights).expand((2,)).mean.tolist() == [[1.0, 0.0, 3.0]] * 2
+    torpor.manual_seed(0)
+    many = 10**7  # some would be drawn that have a probability of 2**-23
+    assert distributions.Bernoulli(ends).sample((many,)).sum(0).tolist() == [0, many]
+    assert (distributions.Categorical(Tensor([0.0, 1.0])).sample((many,)) == 1).all()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import torpor
 from torpor import Tensor, nn, optim
@@ -431,3 +432,22 @@ def test_restarts_by_parts_of_epochs():
     assert schedule.last_epoch == 6
     with pytest.raises(TorporError, match="epoch is between 0"):
         schedule.step(-1)
+
+
+@pytest.mark.parametrize("longer", [1, 2])
+def test_restarts_go_on_from_a_state_of_pytorch(longer):
+    theirs = torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)
+    other = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(theirs, 3, longer)
+    for _ in range(4):
+        theirs.step()
+        other.step()
+    ours = optim.SGD([Tensor.zeros(2, requires_grad=True)], lr=0.1)
+    schedule = lr_scheduler.CosineAnnealingWarmRestarts(ours, 3, longer)
+    schedule.load_state_dict(other.state_dict())
+    for _ in range(8):
+        schedule.step()
+        other.step()
+        assert schedule.get_last_lr() == pytest.approx(other.get_last_lr())
+        assert (schedule.T_cur, schedule.T_i) == (other.T_cur, other.T_i)
+    own = lr_scheduler.CosineAnnealingWarmRestarts(ours, 3, longer).state_dict()
+    assert own.keys() <= other.state_dict().keys()

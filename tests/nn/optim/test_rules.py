@@ -5,7 +5,7 @@ import pytest
 
 import torpor
 from torpor import Tensor, nn
-from torpor.base.errors import TorporError
+from torpor.base.errors import TorporError, ValueRangeError
 
 CASES = [
     (
@@ -450,3 +450,10 @@ def test_numbers_are_not_rounded_to_float32(name, options):
         value -= 0.1 * (velocity if name == "SGD" else 1.3**step)
         expected.append(value)
     np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_adafactor_takes_bounds_of_changes_from_one_on():
+    for d in (1.0, 2):
+        nn.optim.Adafactor([Tensor.zeros(2, requires_grad=True)], d=d)
+    with pytest.raises(ValueRangeError, match="d is"):
+        nn.optim.Adafactor([Tensor.zeros(2, requires_grad=True)], d=0.5)

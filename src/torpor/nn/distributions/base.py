@@ -259,11 +259,13 @@ class Distribution:
 
 class Family(Distribution):
     """Distributions of numbers that formulas describe: `formulas` of the parameters by their order,
-    behind the value or the noise where there is one.
+    behind the value or the noise where there is one. Those of `by_probs` take probabilities in the
+    place of logits.
     """
 
     names: ClassVar[tuple[str, ...]]
     formulas: ClassVar[Mapping[str, Formula]]
+    by_probs: ClassVar[Sequence[str]]
     __signature__: ClassVar[inspect.Signature]
 
     def __init__(self, *arguments: Any, **options: Any):
@@ -274,44 +276,46 @@ class Family(Distribution):
         if "logits" in self.names:
             self._choose(given)
         vars(self).update(zip(given, floats(*given.values()), strict=True))
-        values = Tensor.broadcast_tensors(*[self._checked(one, vars(self)[one]) for one in given])
-        self._fill(dict(zip(given, values, strict=True)))
+        asked = [vars(self)[one] if one == "probs" else self._checked(one, vars(self)[one])
+                 for one in given]  # fmt: skip
+        self._fill(dict(zip(given, Tensor.broadcast_tensors(*asked), strict=True)))
 
     def _choose(self, given: dict[str, Any]) -> None:
-        """Probabilities as logits; one of the two is given."""
+        """Logits, and probabilities if these are given in their place."""
         probs, logits = given.pop("probs"), given.pop("logits")
         if (probs is None) is (logits is None):
             raise ValueRangeError(f"{type(self).__name__} takes either probs or logits")
         if logits is None:
-            chance = self._checked("probs", floats(probs)[0])
+            given["probs"] = chance = self._checked("probs", floats(probs)[0])
             logits = chance.clamp(EPSILON, 1 - EPSILON).logit()
         given["logits"] = logits
 
     def _fill(self, parameters: dict[str, Tensor]) -> None:
+        if "logits" in parameters:
+            parameters.setdefault("probs", parameters["logits"].sigmoid())
         self._parameters = [parameters[name] for name in self.names]
         for name, value in parameters.items():
             setattr(self, name, value)
-        if "logits" in parameters:
-            self.probs = parameters["logits"].sigmoid()
         self.batch_shape = tuple(self._parameters[0].shape)
 
     def expand(self, batch_shape: Sequence[int]) -> Any:
         made = copy.copy(self)
-        pairs = zip(self.names, self._parameters, strict=True)
-        made._fill({name: value.expand(tuple(batch_shape)) for name, value in pairs})
+        names = [*self.names, *(["probs"] if "logits" in self.names else [])]
+        made._fill({name: vars(self)[name].expand(tuple(batch_shape)) for name in names})
         return made
 
     def _draw(self, shape: Shape) -> Tensor:
         noise = Noise((*shape, *self.batch_shape), self._parameters[0])
-        draw = self.formulas.get("draw")
-        if draw is not None:
-            return draw(noise, *self._parameters)
-        return self.formulas["icdf"](noise.uniform(), *self._parameters)
+        if "draw" in self.formulas:
+            return self._of("draw", noise)
+        return self._of("icdf", noise.uniform())
 
     def _of(self, what: str, *values: Any) -> Tensor:
         formula = self.formulas.get(what)
         if formula is None:
             raise NotImplementedError(f"{type(self).__name__} has no {what} in closed form")
+        if what in self.by_probs:
+            return formula(*values, *self._parameters[:-1], vars(self)["probs"])
         return formula(*values, *self._parameters)
 
     def log_prob(self, value: Any) -> Tensor:
@@ -366,11 +370,12 @@ _EXPONENTIAL: Final = """
 
 def family(
     name: str, about: str, parameters: str, support: Any,
-    asked: Mapping[str, Any] | None = None, **formulas: Any,
+    asked: Mapping[str, Any] | None = None, by_probs: Sequence[str] = (), **formulas: Any,
 ) -> Any:  # fmt: skip
     """The class `name`. `parameters` are in order: `scale+` is above 0, `rate~` is not below,
     `total_count#` a count, `df=1` has a default; `logits` may be given as `probs`. A support that
-    depends on parameters is a function of the distribution; `asked` are further constraints.
+    depends on parameters is a function of the distribution; `asked` are further constraints;
+    formulas of `by_probs` take `probs` in the place of `logits`.
     """
     constrained: dict[str, Any] = {}
     taken, names = [], []
@@ -390,7 +395,7 @@ def family(
     members = {
         "names": tuple(names), "arg_constraints": constrained | dict(asked or {}),
         "support": support if fixed else constraints.dependent_property(support),
-        "formulas": formulas, "has_enumerate_support": "values" in formulas,
+        "formulas": formulas, "by_probs": by_probs, "has_enumerate_support": "values" in formulas,
         "has_rsample": "draw" not in formulas or formulas.pop("smooth", False),
         "__signature__": inspect.Signature(taken), "__doc__": about,
         "__module__": "torpor.nn.distributions",

@@ -17,6 +17,7 @@ FAR: Final = 60.0  # from here on expansions of Bessel functions are right to 1e
 EULER: Final = 0.5772156649015329  # -digamma(1)
 _ROOT: Final = math.sqrt(2)
 LOG_TAU: Final = math.log(2 * math.pi)
+_MOMENTS: Final = ("draw", "mean", "variance", "mode")
 
 
 def log_beta(a: Any, b: Any) -> Any:
@@ -349,28 +350,29 @@ VonMises = family(
     mean=lambda m, k: m, mode=lambda m, k: m, variance=lambda m, k: 1 - _mean_cosine(k),
 )  # fmt: skip
 Bernoulli = family(
-    "Bernoulli", "1 with a probability, else 0.", "logits", C.boolean,
+    "Bernoulli", "1 with a probability, else 0.", "logits", C.boolean, by_probs=_MOMENTS,
     values=lambda z: Tensor([0, 1]).cast(z.dtype),
-    draw=lambda n, z: (n.uniform() < z.sigmoid()).cast(z.dtype),
-    log_prob=lambda x, z: x * z - z.softplus(), mean=lambda z: z.sigmoid(),
-    variance=lambda z: z.sigmoid() * (-z).sigmoid(), entropy=entropy_of_logits,
-    mode=lambda z: choose(z == 0, math.nan, (z > 0).cast(z.dtype)),
+    draw=lambda n, p: (n.uniform() < p).cast(p.dtype),
+    log_prob=lambda x, z: x * z - z.softplus(), entropy=entropy_of_logits,
+    mean=lambda p: p, variance=lambda p: p * (1 - p),
+    mode=lambda p: choose(p == 0.5, math.nan, (p > 0.5).cast(p.dtype)),
 )  # fmt: skip
 Geometric = family(
     "Geometric", "Failures before the first success, which has a probability.", "logits",
-    C.nonnegative_integer, draw=lambda n, z: (n.uniform().log() / -z.softplus()).floor(),
-    log_prob=lambda x, z: z.logsigmoid() - x * z.softplus(), mean=lambda z: (-z).exp(),
-    variance=lambda z: (-z).exp() / z.sigmoid(), mode=lambda z: z * 0,
+    C.nonnegative_integer, by_probs=_MOMENTS,
+    draw=lambda n, p: (n.uniform().log() / (-p).log1p()).floor(),
+    log_prob=lambda x, z: z.logsigmoid() - x * z.softplus(),
+    mean=lambda p: 1 / p - 1, variance=lambda p: (1 / p - 1) / p, mode=lambda p: p * 0,
     entropy=lambda z: entropy_of_logits(z) / z.sigmoid(),
 )  # fmt: skip
 Binomial = family(
     "Binomial", "Successes among so many trials, each with a probability.",
     "total_count#=1 logits", lambda d: C.integer_interval(0, d.total_count),
-    values=_up_to,
-    draw=lambda n, c, z: c.expand(n.shape).binomial(z.sigmoid().expand(n.shape)),
-    log_prob=_log_ways,
-    mean=lambda c, z: c * z.sigmoid(), variance=lambda c, z: c * z.sigmoid() * (-z).sigmoid(),
-    mode=lambda c, z: ((c + 1) * z.sigmoid()).floor().minimum(c), entropy=_entropy_of_counts,
+    values=_up_to, by_probs=_MOMENTS,
+    draw=lambda n, c, p: c.expand(n.shape).binomial(p.expand(n.shape)),
+    log_prob=_log_ways, entropy=_entropy_of_counts,
+    mean=lambda c, p: c * p, variance=lambda c, p: c * p * (1 - p),
+    mode=lambda c, p: ((c + 1) * p).floor().minimum(c),
 )  # fmt: skip
 NegativeBinomial = family(
     "NegativeBinomial", "Successes, each with a probability, before so many failures.",

@@ -21,8 +21,9 @@ class Categorical(Distribution):
     `logits`, along the last axis.
     """
 
-    _axes = {"logits": 1}
+    _axes = {"logits": 1, "probs": 1}
     logits: Any
+    probs: Any
     has_enumerate_support = True
     arg_constraints: Any = MappingProxyType({"probs": C.simplex, "logits": C.real_vector})
     support: Any = C.dependent_property(
@@ -39,18 +40,17 @@ class Categorical(Distribution):
         if probs is not None:
             if self._validate_args:
                 given = C.required(given, f"probs of {type(self).__name__}", C.nonnegative)
-            given = (given / given.sum(-1, keepdim=True)).clamp(EPSILON, 1 - EPSILON).log()
-        given = given if logits is None else self._checked("logits", given)
-        self._spread(given.shape[:-1], logits=given.log_softmax(-1))
-
-    def _spread(self, batch: Sequence[Any], **parameters: Any) -> None:
-        super()._spread(batch, **parameters)
-        self.probs = self.logits.exp()
+            given = given / given.sum(-1, keepdim=True)
+            logs = given.clamp(EPSILON, 1 - EPSILON).log().log_softmax(-1)
+        else:
+            logs = self._checked("logits", given).log_softmax(-1)
+            given = logs.exp()
+        self._spread(given.shape[:-1], logits=logs, probs=given)
 
     def _draw(self, shape: Shape) -> Tensor:
-        """By Gumbel's numbers: the greatest logit with noise."""
+        """By Gumbel's numbers: the greatest logarithm of a probability with noise."""
         noise = Noise((*shape, *self.logits.shape), self.logits).uniform()
-        return (self.logits - (-noise.log()).log()).argmax(-1)
+        return (self.probs.log() - (-noise.log()).log()).argmax(-1)
 
     def log_prob(self, value: Any) -> Tensor:
         return self._logits_at(self._validate_sample(as_tensor(value)).long())

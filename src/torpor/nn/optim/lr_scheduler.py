@@ -157,24 +157,25 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def begin(self) -> None:
         within("T_0", self.T_0, 1)
         within("T_mult", self.T_mult, 1)
-        self.part = 0.0  # of an epoch, beyond the last
+        self.T_cur: float = self.last_epoch  # where in a wave, which is so long:
+        self.T_i: float = self.T_0
 
     def step(self, epoch: float | None = None) -> None:
-        if epoch is None:
-            super().step()
-            return
-        within("epoch", epoch, 0)
-        whole = math.floor(epoch)
-        self.part = epoch - whole
-        super().step(whole)
-
-    def rate(self, base: float, now: float, place: int) -> Any:
-        at, length = self.last_epoch + self.part, self.T_0
+        at: float = self.T_cur + 1
+        length: float = self.T_i
+        if epoch is not None:
+            within("epoch", epoch, 0)
+            at, length = epoch, self.T_0
         if self.T_mult == 1:
             at %= length
         while at >= length:
             at, length = at - length, length * self.T_mult
-        return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * at / length)) / 2
+        self.T_cur, self.T_i = at, length
+        super().step(None if epoch is None else math.floor(epoch))
+
+    def rate(self, base: float, now: float, place: int) -> Any:
+        height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return self.eta_min + (base - self.eta_min) * height
 
 
 class CyclicLR(LRScheduler):

@@ -8,6 +8,7 @@ from typing import Any
 from torpor.nn.optim.descent import decayed
 from torpor.nn.optim.optimizer import Optimizer, filled_like, one_less_power
 from torpor.tensor import Tensor
+from torpor.tensor.spelling import within
 
 
 class Moments(Optimizer):
@@ -204,6 +205,11 @@ class Adafactor(Optimizer):
     options = {
         "lr": 1e-2, "beta2_decay": -0.8, "eps": (None, 1e-3), "d": 1.0, "weight_decay": 0.0,
     }  # fmt: skip
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        super().check(options)
+        if "d" in options:
+            within("d", options["d"], 1)
 
     def initial(self, parameter: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
         made = filled_like(parameter)

@@ -1,0 +1,77 @@
+"""`Layer`: modules of torpor that make tensors, on a device and in a format that they are told."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torpor.base.errors import ShapeError
+from torpor.nn import state
+from torpor.nn.module import Module, is_own
+from torpor.tensor import mode
+from torpor.tensor.spelling import check_keywords
+
+
+class Layer(Module):
+    """Base of modules that make tensors: their constructors take `device` and `dtype` of them."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls) and cls.__module__.startswith(__package__):
+            setattr(cls, "__init__", _placed(cls.__init__))  # noqa: B010 (mypy: a method)
+
+
+class Renewable(Layer):
+    """Base of layers whose tensors can begin again."""
+
+    _again: Callable[[], Renewable]  # makes another one
+
+    def reset_parameters(self) -> None:
+        """Let every tensor begin again, as the constructor makes it. A subclass that has a method
+        of this name of its own is asked at the end of the constructor.
+        """
+        fresh = state.tensors_of(self._again())
+        with mode.no_grad():
+            for name, tensor in state.tensors_of(self).items():
+                if name in fresh and fresh[name].shape == tensor.shape:
+                    tensor.copy_(fresh[name].detach().to(tensor.device))
+
+
+def _placed(make: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that takes `device` and `dtype`, and makes its tensors there and so."""
+
+    @functools.wraps(make)
+    def made(*arguments: Any, device: Any = None, dtype: Any = None, **options: Any) -> None:
+        layer, *given = arguments
+        check_keywords(layer, own, options)
+        with mode.made_as(device, dtype):
+            make(*arguments, **options)
+        if isinstance(layer, Renewable):
+            kind, *_ = kinds = [one for one in type(layer).__mro__ if is_own(one)]
+            if next(filter(None, map(_maker, kinds))) is made:  # and none that another calls
+                # without weights that were given, as `_weight`
+                kept = {name: one for name, one in options.items() if not name.startswith("_")}
+                layer._again = functools.partial(kind, *given, dtype=dtype, **kept)
+                if type(layer).reset_parameters is not Renewable.reset_parameters:
+                    layer.reset_parameters()
+
+    own = inspect.signature(make)
+    further = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+        for name in ("device", "dtype")
+    ]
+    signature = own.replace(parameters=[*own.parameters.values(), *further])
+    made.__signature__ = signature  # type: ignore[attr-defined]
+    return made
+
+
+def _maker(kind: type) -> Any:
+    return vars(kind).get("__init__")
+
+
+def divide(what: str, parts: int, whole: int) -> None:
+    """A `ShapeError` unless so many parts make the whole."""
+    if parts < 1 or whole % parts:
+        raise ShapeError(f"{parts} {what} do not divide {whole}")
