@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 import torpor
 from torpor import Tensor, nn, optim
@@ -436,6 +435,7 @@ def test_restarts_by_parts_of_epochs():
 
 @pytest.mark.parametrize("longer", [1, 2])
 def test_restarts_go_on_from_a_state_of_pytorch(longer):
+    torch = pytest.importorskip("torch", reason="PyTorch is the oracle")
     theirs = torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)
     other = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(theirs, 3, longer)
     for _ in range(4):
