@@ -87,3 +87,13 @@ def test_groups_of_results_share_what_they_read():
     taps = np.stack([wide[..., 2 - k : 12 - k] for k in range(3)], -1)
     expected = np.einsum("ngolk,gock->ngcl", taps, w.reshape(4, 2, 3, 3)).reshape(2, 12, 10)
     assert np.abs(found.numpy() - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_sums_of_what_is_repeated_go_on_from_row_to_row(axis):
+    """An axis that a scan goes along is not cut: its steps go on from each other."""
+    x = np.random.default_rng(5).standard_normal((32, 48)).astype("f")
+    found = Tensor(x).tile((2, 2)).cumsum(axis).numpy()
+    np.testing.assert_allclose(found, np.tile(x, (2, 2)).cumsum(axis), rtol=1e-4, atol=1e-4)
+    found = Tensor(x[0]).tile(3).cummax(0).values.numpy()
+    np.testing.assert_array_equal(found, np.maximum.accumulate(np.tile(x[0], 3)))

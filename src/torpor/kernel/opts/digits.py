@@ -10,7 +10,7 @@ import itertools
 from typing import Final
 
 from torpor.base.target import LINE, WORD
-from torpor.ir.ops import Ops
+from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.ranges import Changes, closed_by, kind_of, number_of, replace_ranges, size_of
 
@@ -21,15 +21,18 @@ ROW: Final = LINE // WORD  # places of a row from which it gets a loop: a line o
 def cut_axes(ast: UOp) -> UOp:
     """The same kernel with axes cut into the digits that their positions take apart: those that a
     product is summed over, those of which a factor of one knows only the block (so groups of
-    channels share what they read of a convolution's results), and others with long enough rows.
-    Their numbers leave room: they are not yet renumbered.
+    channels share what they read of a convolution's results), and others with long enough rows,
+    but for those whose steps go on from each other. Their numbers leave room: they are not yet
+    renumbered.
     """
     sums = [n for n in ast.toposort() if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
     summed = {one for n in sums for one in closed_by(n)}
     factors = [factor for n in sums for factor in n.src[0].src]
+    whole = {one for n in ast.toposort() if n.op is Ops.SCAN for one in closed_by(n)}
+    whole |= {one for one in ast.ranges() if kind_of(one) is AxisType.SERIAL}
     found: dict[UOp, tuple[int, ...]] = {}
     for one in ast.ranges():
-        units = units_of(ast, one)
+        units = units_of(ast, one) if one not in whole else ()
         shared = one in summed or any(is_by_blocks(factor, one) for factor in factors)
         if units and (shared or units[0] >= ROW):
             found[one] = units
