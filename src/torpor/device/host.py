@@ -8,6 +8,7 @@ is not there) ends the run and is raised by `raise_held` when native code is lef
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -21,7 +22,13 @@ from torpor.ir.records import HostCall, Program, ScheduleItem
 Array = np.ndarray[Any, Any]
 FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {}  # by name, of arrays and options
 _ENTRY: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-_held: Final[list[BaseException]] = []
+
+
+class _Held(threading.local):
+    error: BaseException | None = None  # what a function raised in this thread's native code
+
+
+_held: Final = _Held()
 
 
 def is_host(item: ScheduleItem) -> bool:
@@ -31,8 +38,9 @@ def is_host(item: ScheduleItem) -> bool:
 
 def raise_held() -> None:
     """Raise what a function raised while native code called it."""
-    if _held:
-        raise _held.pop()
+    error, _held.error = _held.error, None
+    if error is not None:
+        raise error
 
 
 class HostExecutable(Executable):
@@ -67,7 +75,7 @@ class HostExecutable(Executable):
             made = self._computed(operands)
             ctypes.memmove(words[0], made.ctypes.data, made.nbytes)
         except BaseException as error:  # native code cannot be unwound
-            _held.append(error)
+            _held.error = error
             ctypes.c_int64.from_address(words[-1]).value = 1
 
 

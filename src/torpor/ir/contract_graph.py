@@ -13,7 +13,7 @@ from torpor.ir.contract import Clause, Contract, always, never
 from torpor.ir.infer import Shape, Size, count_of, shape_of
 from torpor.ir.ops import ALU, COMPARE, LOOPED, MOVEMENT, Ops
 from torpor.ir.pattern import UPat
-from torpor.ir.records import HostCall, Requirement, Stored
+from torpor.ir.records import Requirement, Stored, calls_host
 from torpor.ir.uop import UOp
 from torpor.ir.variable import is_above
 
@@ -180,7 +180,7 @@ def reads_operands(node: UOp) -> bool:
     """A KERNEL stores values of its format, and has an operand for each other parameter; or it is
     computed on the host, of operands of these shapes.
     """
-    if isinstance(node.arg[0], HostCall):
+    if calls_host(node):
         counts = [math.prod(shape) for shape in node.arg[0].shapes]
         return counts == [count_of(one) for one in node.src]
     found = {n.arg.slot: n for n in node.arg[0].toposort() if n.op is Ops.PARAM}

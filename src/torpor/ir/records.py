@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import Any
 
 from torpor.base.errors import ShapeError
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
 
@@ -108,6 +109,11 @@ class HostCall:
     name: str
     options: tuple[Any, ...]
     shapes: tuple[tuple[int, ...], ...]
+
+
+def calls_host(node: UOp) -> bool:
+    """Whether a KERNEL is a call of the host."""
+    return node.op is Ops.KERNEL and isinstance(node.arg[0], HostCall)
 
 
 @dataclass(frozen=True)

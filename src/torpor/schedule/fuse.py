@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import ALU, LOOPED, MOVEMENT, AxisType, Ops
-from torpor.ir.records import HostCall
+from torpor.ir.records import calls_host
 from torpor.ir.uop import UOp
 from torpor.rules.movement import ZERO, Indices
 from torpor.schedule import cost
@@ -77,7 +77,7 @@ class Fuser:
             steps = host.steps or host.scatter(node)
             self.step(node, host, (indices, steps, steps))
         elif node.op is Ops.KERNEL:
-            who = "call of the host" if isinstance(node.arg[0], HostCall) else "kernel of the user"
+            who = "call of the host" if calls_host(node) else "kernel of the user"
             for source in node.src:
                 self.state.force(source, f"read by a {who}", host, (Ops.RESHAPE,))
         elif node.op in LOOPED:

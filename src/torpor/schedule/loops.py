@@ -14,7 +14,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.infer import count, count_of, largest, shape_of, shaped
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import Counter, HostCall, Jump, ParamArg, ScheduleItem, Section, Stored
+from torpor.ir.records import Counter, Jump, ParamArg, ScheduleItem, Section, Stored, calls_host
 from torpor.ir.uop import UOp
 from torpor.ir.variable import above
 from torpor.rules.rebuild import map_nodes
@@ -133,9 +133,7 @@ def handed(node: UOp) -> UOp:
 
 def is_of_kernel(node: UOp) -> bool:
     """Whether a kernel computes a node; a copy or a call of the host takes whole buffers."""
-    return node.op is not Ops.COPY and not (
-        node.op is Ops.KERNEL and isinstance(node.arg[0], HostCall)
-    )
+    return node.op is not Ops.COPY and not calls_host(node)
 
 
 def is_stored_by_kernel(node: UOp) -> bool:

@@ -12,7 +12,7 @@ from torpor.base.target import Target
 from torpor.ir.contract_graph import PREPARED
 from torpor.ir.infer import count_of, devices_of
 from torpor.ir.ops import LOOPED, MOVEMENT, Ops
-from torpor.ir.records import CheckSite, HostCall, ParamArg, ScheduleItem
+from torpor.ir.records import CheckSite, ParamArg, ScheduleItem, calls_host
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
 from torpor.schedule import parameter_limit
@@ -144,7 +144,7 @@ def item_of(fuser: Fuser, region: Region, places: dict[UOp, UOp]) -> ScheduleIte
 def made_item(node: UOp, places: dict[UOp, UOp]) -> ScheduleItem:
     """COPY moves a whole buffer to another device; a KERNEL is one already, or the host's."""
     buffers = (places[node], *(buffer_of(source, places) for source in node.src))
-    if node.op is Ops.KERNEL and not isinstance(node.arg[0], HostCall):
+    if node.op is Ops.KERNEL and not calls_host(node):
         ast, _ = node.arg
         divides = any(n.op is Ops.CHECK for n in ast.toposort())
         checks = (CheckSite("division", node),) * divides

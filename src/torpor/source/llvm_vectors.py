@@ -10,7 +10,7 @@ from torpor.ir.uop import UOp
 from torpor.source.llvm_function import Function
 from torpor.source.llvm_text import mangled, memory_type, type_of
 
-GATHERED: Final = (4, 8)  # bytes of an element that one instruction reads many of
+GATHERED: Final = (4, 8)  # bytes of an element: AVX-512 gathers words of 32 and 64 bits
 
 
 def shuffle(function: Function, left: UOp, right: UOp | None, chosen: Sequence[int]) -> str:

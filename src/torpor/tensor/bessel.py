@@ -14,8 +14,8 @@ from torpor.tensor.series import chebyshev
 from torpor.tensor.special import grown, scaled_i0, scaled_i1
 
 NEAR: Final = 8.0
-TINY: Final = 1e-30
-LIFT: Final = 64
+TINY: Final = 1e-30  # below it the half of a float32 may be no normal number
+LIFT: Final = 64  # as a power of 2 it makes a normal number of the least that there is
 AIRY: Final = (-4.0, 2.0)
 
 
