@@ -133,3 +133,14 @@ def test_infinite_gradients_go_to_one_of_two(name):
     seed = Tensor([-math.inf, math.inf])
     (found,) = getattr(x, name)(Tensor([1.0, 2.0])).gradient(x, gradient=seed)
     assert found.tolist() == [-math.inf, 0.0 if name == "fmax" else math.inf]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_angles_of_points_far_away_and_next_to_the_origin(dtype):
+    """Sums of coordinates may be beyond the format, and shares of them below it."""
+    found = np.finfo(dtype)
+    sizes = [0.0, found.smallest_subnormal, found.tiny, 1.0, found.max / 3, found.max, np.inf]
+    y, x = (one.ravel() for one in np.meshgrid(*[np.array([*sizes, -2.0], dtype)] * 2))
+    angles = Tensor(y).atan2(Tensor(x)).numpy()
+    expected = np.arctan2(y.astype("float64"), x.astype("float64"))
+    np.testing.assert_allclose(angles, expected, rtol=1e-6, atol=found.tiny)

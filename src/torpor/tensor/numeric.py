@@ -56,6 +56,8 @@ class Numeric(Handle):
         """The angle in [-pi, pi] of the point (other, self)."""
         y, x = _pair(self, other)
         rise, run = y.detach().abs(), x.detach().abs()
+        scale = (rise.maximum(run) > rise.dtype.largest / 4).where(0.25, 1.0)
+        rise, run = rise * scale, run * scale
         equal = rise.eq(run)  # both may be 0 or infinite
         made = arc((equal & rise.ne(0)).where(1, rise), equal.where(1, run))
         made = sign_bit(x).where(math.pi - made, made)

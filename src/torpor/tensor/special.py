@@ -44,10 +44,11 @@ def _signed(size: Any, x: Any) -> Any:
 
 
 def arc(y: Any, x: Any) -> Any:
-    """The angle in [0, pi / 2] at which (x, y), neither negative, lies: turned by pi / 2 or pi / 4
-    where the tangent is beyond 1 / `TURN` or `TURN`; the rest by a series.
+    """The angle in [0, pi / 2] at which (x, y) lies, neither negative, whose sum the format has:
+    turned by pi / 2 or pi / 4 where the tangent is beyond 1 / `TURN` or `TURN`; the rest by a
+    series.
     """
-    turned, far = y > x * TURN, y * TURN > x
+    turned, far = y > x * TURN, y > x * (1 / TURN)
     above, below = turned.where(y - x, y), turned.where(y + x, x)
     rest = far.where(-x, above) / far.where(y, below)
     made = rest * chebyshev(rest * rest * (2 / TURN**2) - 1, ATAN)
