@@ -9,6 +9,7 @@ import pytest
 from tests.source import golden, programs, run
 from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, UOp
+from torpor.ir.ops import ROUNDED
 from torpor.source import render
 
 CASES = [c for c in programs.all_cases() if "cuda" not in c.unlike]
@@ -101,3 +102,12 @@ def compile_cuda(text: str, headers: Path | None = None) -> None:
     log = b" " * size
     nvrtc.nvrtcGetProgramLog(program, log)
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
+
+
+def test_a_rounded_difference_is_not_contracted():
+    out, a = programs.param(0, dtypes.float32, 1), programs.param(1, dtypes.float32, 1)
+    x = programs.load(programs.at(a, programs.number(0)))
+    less = UOp(Ops.SUB, dtypes.float32, (x * x, x), ROUNDED)
+    linear = [out, a, programs.store(programs.at(out, programs.number(0)), less)]
+    assert "__fsub_rn((val0*val0), val0)" in render(linear, "cuda", "less")
+    assert "FP_CONTRACT OFF" in render(linear, "opencl", "less")

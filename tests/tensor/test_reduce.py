@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tensor.layouts import check, layouts, numbers
-from torpor import Tensor, dtypes
+from torpor import Tensor, dtypes, jit
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 
 AXES = [None, 0, 1, -1, (0, 1)]
@@ -280,3 +280,35 @@ def test_norms_in_another_format():
 def test_a_mean_is_no_integer():
     with pytest.raises(DTypeError, match="a mean is a float, not"):
         Tensor([1.0, 2.0]).mean(dtype=dtypes.int32)
+
+
+def by_hand(x):
+    grown = (x - x.max(1, keepdim=True).values).exp()
+    return grown / grown.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x * x).softmax(1),
+        lambda x: (x.square().mT).softmax(0).mT,
+        lambda x: (x.square() * 3.0).log_softmax(1).exp(),
+        lambda x: by_hand(x * x),
+        lambda x: by_hand(-(x * -1.7)),
+        lambda x: (x * x).softmax(1) @ x * 0 + (x * x).softmax(1),
+    ],
+)
+def test_products_less_their_greatest_are_at_most_0(function, wrap):
+    """A fused multiply-add of x*x - max is a rounding of the square above 0: here millions."""
+    x = Tensor(numbers((5, 5), low=1e6, high=3e7))
+    found = wrap(function)(x).numpy()
+    greatest = x.numpy().argmax(1)
+    np.testing.assert_array_equal(found, np.eye(5, dtype=np.float32)[greatest])
+
+
+def test_a_cumulative_maximum_is_not_below_the_product():
+    x = Tensor(numbers((64,), low=1e6, high=3e7))
+    y = x * x
+    assert (y - y.cummax(0).values).max().item() == 0
+    assert (y.amin() - y).max().item() == 0

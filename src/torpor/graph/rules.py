@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from torpor.base.dtypes import SMALL_FLOATS, dtypes
 from torpor.graph.constants import constant_rules
 from torpor.graph.copies import copy_rules
 from torpor.graph.merge import merge_rules
-from torpor.ir.ops import Ops
+from torpor.ir.ops import MOVEMENT, ROUNDED, Ops
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.uop import UOp
@@ -29,8 +30,22 @@ def value_of_function(node: UOp) -> UOp:
     return node.src[0]
 
 
+def less_own_extreme(node: UOp, x: UOp, extreme: UOp) -> UOp | None:
+    """x - max(x), of x as it is rounded. As one fused multiply-add, a product less its greatest
+    would be up to a rounding above 0: 4096 where the product is 2^36, and exp of that is infinite.
+    """
+    while extreme is not x and extreme.op in _EXTREMES and extreme.src:
+        extreme = extreme.src[0]
+    return node.replace(arg=ROUNDED) if extreme is x and node.arg is None else None
+
+
+_EXTREMES: Final = MOVEMENT | {Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.MAX, Ops.MIN, Ops.DETACH}
+_FLOATS: Final = (*SMALL_FLOATS, dtypes.float32, dtypes.float64)
 function_rules: Final = PatternMatcher([(UPat(Ops.FUNCTION, name="node"), value_of_function)])
-graph_rules: Final = function_rules + merge_rules + constant_rules + copy_rules
+rounding_rules: Final = PatternMatcher(
+    [(UPat(Ops.SUB, _FLOATS, (UPat.var("x"), UPat.var("extreme")), name="node"), less_own_extreme)]
+)
+graph_rules: Final = function_rules + merge_rules + constant_rules + copy_rules + rounding_rules
 
 
 def simplify_graph(root: UOp) -> UOp:

@@ -476,6 +476,7 @@ BINARY: Final = frozenset(op for op in ALU if ROWS[op].arity == 2)
 STREAMED: Final = "streamed"  # arg of a STORE
 RARE: Final = "rare"  # arg of a WHERE whose condition seldom holds
 INSIDE: Final = "inside"  # arg of a CAST of floats that are within the bounds of the integer
+ROUNDED: Final = "rounded"  # arg of a SUB whose operands are rounded first: no fused multiply-add
 # Functions that a target may lack and that `kernel/decompose` then writes out.
 TRANSCENDENTAL: Final = frozenset({
     Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.POW,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from torpor.base.errors import ContractError
-from torpor.ir.ops import COMPARE, Ops
+from torpor.ir.ops import COMPARE, ROUNDED, Ops
 from torpor.ir.uop import UOp
 from torpor.source.cstyle_language import Language
 from torpor.source.linear import constant, stays_in_range
@@ -46,6 +46,8 @@ def expression(language: Language, node: UOp, operands: tuple[str, ...]) -> str:
         return language.extremum(op, dtype, operands)
     if op in (Ops.SHL, Ops.SHR):
         return _shift(language, node, operands)
+    if node.arg == ROUNDED and dtype.name in language.rounded_differences:
+        return f"{language.rounded_differences[dtype.name]}({', '.join(operands)})"
     if op in INFIX:
         if op in _WRAPPING and dtype.is_int and not stays_in_range(node):
             return language.wrapping(INFIX[op], dtype, operands)

@@ -26,6 +26,7 @@ class Language(Renderer):
     """
 
     types: ClassVar[dict[str, str]] = {}  # dtype name -> the language's name of a register
+    rounded_differences: ClassVar[dict[str, str]] = {}  # dtype name -> function, never contracted
     suffixes: ClassVar[dict[str, str]] = {}  # dtype name -> what follows an integer constant
     widths: ClassVar[frozenset[int]] = frozenset({2, 4})
     vector_ops: ClassVar[frozenset[Ops]] = frozenset()  # what is said of whole vectors

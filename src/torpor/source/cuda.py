@@ -36,6 +36,7 @@ class CUDARenderer(CStyleRenderer):
         "bfloat16": "__nv_bfloat16", "float32": "float", "float64": "double",
     }  # fmt: skip
     suffixes = {**C_SUFFIXES, "int64": "ll", "uint64": "ull"}
+    rounded_differences = {"float32": "__fsub_rn", "float64": "__dsub_rn", "float16": "__hsub_rn"}
     helper_prefix = "static __device__ __forceinline__ "
     barrier_text = "__syncthreads();"
     error_text = "long long* error"

@@ -8,7 +8,7 @@ from typing import Final
 from torpor.base import settings
 from torpor.base.dtypes import DType
 from torpor.base.errors import ContractError
-from torpor.ir.ops import Ops
+from torpor.ir.ops import ROUNDED, Ops
 from torpor.ir.uop import UOp
 from torpor.source.linear import constant, stays_in_range
 from torpor.source.llvm_text import Body, mangled, number_text, type_of
@@ -50,7 +50,7 @@ def alu(body: Body, node: UOp, operands: Operands) -> str:
     if kind == "float" and op is Ops.FDIV:
         return _quotient(body, node, operands)
     if kind == "float" and op in _FLOAT:
-        licence = op in _CONTRACTED and not settings.number("STRICT_FLOAT")
+        licence = node.arg != ROUNDED and not settings.number("STRICT_FLOAT")
         return _binary(body, _FLOAT[op] + (" contract" if licence else ""), node, operands)
     if node.dtype.is_int and op in _INTEGER:
         flag = no_wrap(node) if op in _CONTRACTED else ""

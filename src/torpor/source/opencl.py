@@ -7,6 +7,7 @@ from typing import Final
 
 from torpor.base import settings
 from torpor.base.dtypes import DType
+from torpor.ir.ops import ROUNDED
 from torpor.ir.uop import UOp
 from torpor.source.cstyle_language import bare
 from torpor.source.cstyle_vectors import VectorRenderer
@@ -52,7 +53,7 @@ class OpenCLRenderer(VectorRenderer):
             for name, extension in (("float64", "cl_khr_fp64"), ("float16", "cl_khr_fp16"))
             if name in self.formats
         ]
-        if settings.number("STRICT_FLOAT"):
+        if settings.number("STRICT_FLOAT") or any(n.arg == ROUNDED for n in nodes):
             lines.append("#pragma OPENCL FP_CONTRACT OFF")
         return lines
 
