@@ -148,6 +148,21 @@ def test_polygamma():
         x.polygamma(-1)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_polygamma_of_negative_numbers(n):
+    """psi(x + 1) = psi(x) + 1/x, n times derived, from positive x down, in exact steps."""
+    for start in (0.25, 0.5, 0.875):
+        known = Tensor([start], dtype="float64").polygamma(n).item()
+        for step in range(1, 40):
+            x = start - step
+            known -= (-1) ** n * math.factorial(n) / x ** (n + 1)
+            assert Tensor([x], dtype="float64").polygamma(n).item() == pytest.approx(
+                known, rel=1e-9
+            )
+    poles = Tensor([0.0, -1.0, -7.0]).polygamma(n)
+    assert poles.abs().tolist() == [math.inf] * 3
+
+
 def test_logit_has_no_slope_where_it_has_no_value():
     """As PyTorch: NaN beyond 0 and 1; with eps no slope where the argument is held."""
     x = Tensor([-0.5, 0.0, 0.25, 1.0, 1.5], requires_grad=True)

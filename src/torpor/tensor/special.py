@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from torpor.base.errors import ValueRangeError
 from torpor.tensor.handle import Handle, floats, with_rule
 from torpor.tensor.incomplete_gamma import share
@@ -242,12 +244,12 @@ class Special(Handle):
         turned = whole.where(math.nan, made + math.pi * angle.cos() / angle.sin())
         made = mirrored.where(turned, made)
         made = x.eq(0).where(_signed(x.full_like(-math.inf), x), made)
-        return sloped(made, (given, trigamma(given)))
+        return sloped(made, (given, slope_of_digamma(given)))
 
     @widely
     def polygamma(self, n: int) -> Tensor:
-        """The n-th derivative of `digamma`: (-1)**(n + 1) n! zeta(n + 1, x), of positive x where n
-        is 2 or more.
+        """The n-th derivative of `digamma`: (-1)**(n + 1) n! zeta(n + 1, x), of negative x by
+        reflection.
         """
         if isinstance(n, Handle):  # as in PyTorch, the order may come first: polygamma(n, x)
             return n.polygamma(self.item())
@@ -256,9 +258,7 @@ class Special(Handle):
             return self.digamma()
         if n < 0:
             raise ValueRangeError(f"polygamma is of order 0 or more, not {n}")
-        if n == 1:
-            return trigamma(floats(self))
-        return zeta(n + 1, floats(self)) * ((-1) ** (n + 1) * math.factorial(n))
+        return slope_of_digamma(floats(self), n)
 
     @widely
     def mvlgamma(self, p: int) -> Tensor:
@@ -287,13 +287,24 @@ class Special(Handle):
         return sloped(grown(x.detach(), scaled_i0), (x, bessel_one(x)))
 
 
-def trigamma(x: Any) -> Any:
-    """The slope of `digamma`: infinite at 0, -1, -2, …; of negative x by reflection."""
+def slope_of_digamma(x: Any, n: int = 1) -> Any:
+    """The n-th derivative of `digamma`, n >= 1: infinite at 0, -1, -2, …
+
+    Of negative x from that at 1 - x and the n-th derivative of pi cot(pi x), which is pi**(n + 1)
+    times a polynomial in c = cot(pi x), since c' = -pi (1 + c**2).
+    """
     mirrored = x < 0
-    made = zeta(2, mirrored.where(1 - x, x))
-    part = mirrored.where(-x, 0.5)
-    sine = ((part - part.floor().detach()) * math.pi).sin()
-    return mirrored.where((math.pi / sine).square() - made, made)
+    made = zeta(n + 1, mirrored.where(1 - x, x)) * ((-1) ** (n + 1) * math.factorial(n))
+    part = mirrored.where(x, 0.5)
+    turn = (part - part.round().detach()) * math.pi
+    cotangent = turn.eq(0).where(math.inf, turn.cos() / turn.sin())
+    powers = np.polynomial.Polynomial([0, 1])
+    for _ in range(n):
+        powers = powers.deriv() * np.polynomial.Polynomial([-1, 0, -1])
+    derived, *rest = reversed(powers.coef.tolist())
+    for factor in rest:
+        derived = derived * cotangent + factor
+    return mirrored.where((-1) ** n * made - derived * math.pi ** (n + 1), made)
 
 
 def _scaled_bessel(size: Any, near: Any, far: Any, factor: Any) -> Any:
