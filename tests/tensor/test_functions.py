@@ -227,3 +227,14 @@ def test_an_infinite_gradient_is_multiplied_by_the_slope(name, options):
     np.testing.assert_allclose(slope.numpy(), expected, rtol=1e-7, atol=1e-9)
     (found,) = torpor.autograd.grad((made * math.inf).sum(), [x])
     np.testing.assert_array_equal(found.numpy(), expected * np.inf)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_expm1_is_right_to_two_last_places(name):
+    edge = math.log(2)
+    near = np.linspace(-edge * 1.01, edge * 1.01, 20_001)
+    array = np.concatenate([near, np.linspace(-40, 80, 5_001), 10.0 ** np.arange(-37, 0)])
+    array = array.astype(name)
+    exact = np.expm1(array.astype(np.longdouble))
+    found = Tensor(array).expm1().numpy().astype(np.longdouble)
+    assert np.all(abs(found - exact) <= 2 * np.spacing(abs(exact).astype(name)))

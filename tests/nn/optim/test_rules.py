@@ -457,3 +457,7 @@ def test_adafactor_takes_bounds_of_changes_from_one_on():
         nn.optim.Adafactor([Tensor.zeros(2, requires_grad=True)], d=d)
     with pytest.raises(ValueRangeError, match="d is"):
         nn.optim.Adafactor([Tensor.zeros(2, requires_grad=True)], d=0.5)
+    with pytest.raises(ValueRangeError, match="beta2_decay is between -inf and 0"):
+        nn.optim.Adafactor([Tensor.zeros(2, requires_grad=True)], beta2_decay=0.8)
+    with pytest.raises(ValueRangeError, match="eps is between 0"):
+        nn.optim.Adafactor([Tensor.zeros(2, requires_grad=True)], eps=(-1e-30, 1e-3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -210,6 +211,10 @@ class Adafactor(Optimizer):
         super().check(options)
         if "d" in options:
             within("d", options["d"], 1)
+        if "beta2_decay" in options:
+            within("beta2_decay", options["beta2_decay"], -math.inf, 0)
+        for least in options.get("eps", ()):
+            within("eps", least or 0.0, 0)
 
     def initial(self, parameter: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
         made = filled_like(parameter)
