@@ -83,6 +83,7 @@ class Module:
     share_memory: Any = Absent("share_memory", "Module")
     register_backward_hook: Any = Absent("register_backward_hook", "Module")
     _hooks: hooks.Hooks | None = None
+    _everywhere: ClassVar[hooks.Hooks | None] = None  # hooks of all modules
     _has_synonyms: ClassVar[bool] = False  # whether what `forward` takes has PyTorch's names, too
     _modules: Any = registries.Registered(lambda member: isinstance(member, Module))
     _parameters: Any = registries.Registered(registries.is_trained)
@@ -96,9 +97,9 @@ class Module:
         if kwargs and self._has_synonyms:
             kwargs = in_words_of(type(self).forward, kwargs)
         try:
-            if self._hooks is None:
+            if self._hooks is None and self._everywhere is None:
                 return self.forward(*args, **kwargs)
-            return self._hooks.called(self, args, kwargs)
+            return hooks.called(self, args, kwargs)
         except Exception as error:
             _tell(error, self, args)  # apart: a jitted function is guarded by what is read here
             raise
@@ -419,6 +420,36 @@ class Module:
         return f"{name}(\n  {inside}\n)"
 
 
+# --- hooks of all modules -------------------------------------------------------------------------
+def register_module_forward_pre_hook(hook: hooks.Hook) -> hooks.Removable:
+    """`Module.register_forward_pre_hook` of all modules, before each one's own."""
+    return _of_all().add("before", hook, False)
+
+
+def register_module_forward_hook(
+    hook: hooks.Hook, *, with_kwargs: bool = False, always_call: bool = False
+) -> hooks.Removable:
+    """`Module.register_forward_hook` of all modules, before each one's own."""
+    return _of_all().add("after", hook, False, with_kwargs, always_call)
+
+
+def register_module_full_backward_pre_hook(hook: hooks.Hook) -> hooks.Removable:
+    """`Module.register_full_backward_pre_hook` of all modules, before each one's own."""
+    return _of_all().add("down", hook, False)
+
+
+def register_module_full_backward_hook(hook: hooks.Hook) -> hooks.Removable:
+    """`Module.register_full_backward_hook` of all modules, before each one's own."""
+    return _of_all().add("up", hook, False)
+
+
+def _of_all() -> hooks.Hooks:
+    if Module._everywhere is None:
+        Module._everywhere = hooks.Hooks()
+    return Module._everywhere
+
+
+# --------------------------------------------------------------------------------------------------
 def _is(value: Any, default: Any) -> bool:
     """Whether an argument is as by default, which may be one number for several axes."""
     return bool(value == default or (isinstance(value, tuple) and {*value} == {default}))
