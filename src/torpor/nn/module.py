@@ -279,18 +279,19 @@ class Module:
         return self
 
     def to(self, *arguments: Any, **options: Any) -> Module:
-        """Move every tensor to a device, or every float to another float format, or both, as
-        `Tensor.to` understands the arguments, in place: whoever holds a parameter keeps it. Gives
-        the module.
+        """Move every tensor to a device, or every float to another float format (complex numbers to
+        a complex one), or both, as `Tensor.to` understands the arguments, in place: whoever holds a
+        parameter keeps it. Gives the module.
         """
         unique = {id(tensor): tensor for tensor in state.tensors_of(self).values()}
         for tensor in unique.values():
             before = tensor.detach()
-            moved = before.to(*arguments, **options)
+            moved = before.real.to(*arguments, **options)
             if tensor.dtype.is_float and not moved.dtype.is_float:
                 raise DTypeError(f"parameters stay floats; {moved.dtype} is none")
             if not tensor.dtype.is_float:
-                moved = before.to(moved.device)
+                both = tensor.dtype.is_complex and moved.dtype.is_complex
+                moved = before.to(moved.device, moved.dtype if both else None)
             if tensor.grad is not None:
                 tensor.grad = tensor.grad.to(moved.device, moved.dtype)
             become(tensor, moved if moved is not before else moved.clone())
