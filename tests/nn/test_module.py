@@ -330,8 +330,8 @@ def test_complex_parameters_are_trained_as_pytorch_trains_them(wrap):
             super().__init__()
             self.weight = torch.nn.Parameter(torch.tensor(own.weight.tolist()))
             self.turns, self.last = torch.tensor(own.turns.tolist()), torch.nn.Linear(2, 1)
-            self.last.load_state_dict({name: torch.tensor(value.numpy())
-                                       for name, value in own.last.state_dict().items()})  # fmt: skip
+            same = {name: torch.tensor(one.numpy()) for name, one in own.last.state_dict().items()}
+            self.last.load_state_dict(same)
 
         forward = Waves.forward
 
