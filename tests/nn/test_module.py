@@ -340,3 +340,15 @@ def test_complex_parameters_are_trained_as_pytorch_trains_them(wrap):
     found, here = trained(torpor, net, wrap)
     np.testing.assert_allclose(found, expected, 1e-4)
     np.testing.assert_allclose(here, there, 1e-4)
+
+
+def test_grad_takes_what_parameters_and_values_of_a_dict_give():
+    module, x = nn.Linear(2, 1), Tensor([[1.0, 2.0]])
+    named = dict(module.named_parameters())
+    for inputs in (module.parameters(), named.values(), iter(named.values())):
+        weight, bias = torpor.autograd.grad(module(x), inputs)
+        assert (weight.tolist(), bias.tolist()) == ([[1.0, 2.0]], [1.0])
+    torpor.autograd.backward(iter([module(x), module(x)]), iter([Tensor([[1.0]]), None]))
+    assert module.bias.grad.tolist() == [2.0]
+    with pytest.raises(DTypeError, match="not 3"):
+        torpor.autograd.grad(module(x), 3)

@@ -476,18 +476,6 @@ def test_functions_say_what_they_lack():
         Forward.apply(x).backward()
 
 
-def test_grad_takes_what_parameters_and_values_of_a_dict_give():
-    module, x = torpor.nn.Linear(2, 1), Tensor([[1.0, 2.0]])
-    named = dict(module.named_parameters())
-    for inputs in (module.parameters(), named.values(), iter(named.values())):
-        weight, bias = torpor.autograd.grad(module(x), inputs)
-        assert (weight.tolist(), bias.tolist()) == ([[1.0, 2.0]], [1.0])
-    torpor.autograd.backward(iter([module(x), module(x)]), iter([Tensor([[1.0]]), None]))
-    assert module.bias.grad.tolist() == [2.0]
-    with pytest.raises(DTypeError, match="not 3"):
-        torpor.autograd.grad(module(x), 3)
-
-
 @pytest.mark.parametrize("keeps", [False, True])
 def test_hooks_are_called_for_what_was_computed_in_passes_before(keeps):
     weight = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)

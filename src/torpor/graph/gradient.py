@@ -167,8 +167,8 @@ def _learn(key: Hashable, walk: _Walk, inputs: Sequence[UOp]) -> None:
             known[node] = shaped(made, shape_of(node))
     owners = {node: node for node in known.values()}
     alike = {known[node]: ends for node, ends in walk.between.items()}
-    groups = ([known.get(node, node) for node in group] for group in walk[1:4])
-    results = _walked(_Walk(alike, *groups, {}), owners)
+    groups = [[known.get(node, node) for node in group] for group in walk[1:4]]
+    results = _walked(_Walk(alike, groups[0], groups[1], groups[2], {}), owners)
     template = Template([*known.values()], results, owners)
     if template.is_whole():
         _templates.learn(key, template)
