@@ -90,6 +90,23 @@ def sums(count: int) -> list[Tensor]:
     return [(x * float(number)).sum(1) for number in range(count)]
 
 
+def warped(side: int) -> Tensor:
+    """Each cell is made of a stack of three cells before it, and is in the stacks of three."""
+    row, costs = [Tensor(0.0)] + [Tensor(1e6)] * side, ones(side, side)
+    for i in range(side):
+        made = [Tensor(1e6)]
+        for j in range(side):
+            made.append(costs[i, j] + Tensor.stack([*row[j : j + 2], made[-1]]).logsumexp(0))
+        row = made
+    return row[-1]
+
+
+def test_one_element_under_many_conditions_is_scheduled_once():
+    warped(1).schedule()  # what is done once a process
+    short, long = (calls(lambda side=side: warped(side).schedule()) for side in (2, 3))
+    assert long < TIMES * short
+
+
 @pytest.mark.parametrize("program", [outputs, sums])
 def test_many_results_of_one_tensor_are_scheduled_in_a_time_like_their_number(program):
     def scheduled(count: int) -> Callable[[], object]:

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import ShapeError
 
@@ -82,3 +83,39 @@ def test_backward_hooks_see_none_for_an_argument_without_a_gradient():
     assert seen[0][0] is None
     assert seen[0][1].tolist() == [3.0]
     assert x.grad.tolist() == [30.0]
+
+
+def test_hooks_of_all_modules_are_called_before_each_ones_own():
+    from torpor.nn.modules import module as of_all
+
+    inner, seen = layer(), []
+    outer, x = nn.Sequential(inner), Tensor([[1.0, 2.0]], requires_grad=True)
+    inner.register_forward_hook(lambda m, args, out: seen.append("own"))
+    kinds = [
+        of_all.register_module_forward_pre_hook(lambda m, args: (args[0] * 2,)),
+        of_all.register_module_forward_hook(lambda m, args, out: seen.append(type(m).__name__)),
+        of_all.register_module_full_backward_pre_hook(lambda m, up: (up[0] * 10,)),
+        of_all.register_module_full_backward_hook(
+            lambda m, down, up: seen.append((type(m).__name__, up[0].tolist()))
+        ),
+    ]
+    outer(x).sum().backward()
+    assert seen[:3] == ["Linear", "own", "Sequential"]
+    assert seen[3:] == [("Linear", [[100.0]]), ("Sequential", [[10.0]])]
+    assert x.grad.tolist() == [[1200.0, 1200.0]]
+    for kind in kinds:
+        kind.remove()
+    assert outer(x).tolist() == [[9.0]]
+    assert seen[5:] == ["own"]
+
+
+def test_a_jitted_function_sees_hooks_of_all_modules_that_come_and_go():
+    from torpor.nn.modules.module import register_module_forward_hook
+
+    module, x = layer(), Tensor([[1.0, 2.0]])
+    step = torpor.jit(lambda x: module(x))
+    results = [step(x).tolist() for _ in range(3)]
+    with register_module_forward_hook(lambda m, args, out: out + 1):
+        results += [step(x).tolist() for _ in range(3)]
+    results += [step(x).tolist() for _ in range(3)]
+    assert results == [[[9.0]]] * 3 + [[[10.0]]] * 3 + [[[9.0]]] * 3

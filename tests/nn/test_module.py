@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import DTypeError
 
@@ -259,3 +260,95 @@ def test_a_module_says_what_it_is_called_in_its_text():
 
     assert nn.Linear(2, 2)._get_name() == "Linear"
     assert repr(Named()) == "Another()"
+
+
+class Waves(nn.Module):
+    """Complex numbers that are trained, and such that are not."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(Tensor([1 + 2j, 3 - 1j]))
+        self.register_buffer("turns", Tensor([1j, 1 + 1j]))
+        self.last = nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.last((x * self.weight * self.turns).abs())
+
+
+def test_complex_tensors_are_parameters_and_buffers():
+    net = Waves()
+    assert [name for name, _ in net.named_parameters()] == ["weight", "last.weight", "last.bias"]
+    assert [name for name, _ in net.named_buffers()] == ["turns"]
+    assert list(net.state_dict()) == ["weight", "turns", "last.weight", "last.bias"]
+    with torpor.no_grad():
+        copied = copy.deepcopy(net)
+        copied.weight.zero_()
+    copied.load_state_dict(net.state_dict())
+    assert copied.weight.tolist() == [1 + 2j, 3 - 1j]
+    copied.weight.data *= 2
+    copied.weight.data = copied.weight.data - 1
+    assert (copied.weight.tolist(), copied.weight.requires_grad) == ([1 + 4j, 5 - 2j], True)
+    copied.requires_grad_(False)
+    assert isinstance(copied.weight, nn.Parameter)
+    assert not isinstance(copied.turns, nn.Parameter)
+
+
+def test_complex_tensors_stay_complex_in_other_formats():
+    net = Waves()
+    held = net.weight
+    net.double()
+    assert (net.weight.dtype.name, net.last.weight.dtype.name) == ("complex64", "float64")
+    net = torpor.nn.ParameterList([held]).to("complex128")
+    assert (held.dtype.name, held.tolist(), held.requires_grad) == (
+        "complex128", [1 + 2j, 3 - 1j], True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, torpor.jit])
+def test_complex_parameters_are_trained_as_pytorch_trains_them(wrap):
+    torch = pytest.importorskip("torch")
+
+    def trained(library, net, wrap):
+        optimiser = library.optim.Adam(net.parameters(), lr=0.1)
+
+        def step(x):
+            optimiser.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            norm = library.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimiser.step()
+            return loss, norm
+
+        step = wrap(step)
+        given = np.random.default_rng(4).normal(size=(5, 3, 2, 2)).astype(np.float32)
+        xs = [library.tensor(x[..., 0] + 1j * x[..., 1]) for x in given]
+        seen = [[part.item() for part in step(x)] for x in xs]
+        return seen, net.weight.detach().numpy()
+
+    class Same(torch.nn.Module):
+        def __init__(self, own):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.tensor(own.weight.tolist()))
+            self.turns, self.last = torch.tensor(own.turns.tolist()), torch.nn.Linear(2, 1)
+            same = {name: torch.tensor(one.numpy()) for name, one in own.last.state_dict().items()}
+            self.last.load_state_dict(same)
+
+        forward = Waves.forward
+
+    net = Waves()
+    expected, there = trained(torch, Same(net), lambda step: step)
+    found, here = trained(torpor, net, wrap)
+    np.testing.assert_allclose(found, expected, 1e-4)
+    np.testing.assert_allclose(here, there, 1e-4)
+
+
+def test_grad_takes_what_parameters_and_values_of_a_dict_give():
+    module, x = nn.Linear(2, 1), Tensor([[1.0, 2.0]])
+    named = dict(module.named_parameters())
+    for inputs in (module.parameters(), named.values(), iter(named.values())):
+        weight, bias = torpor.autograd.grad(module(x), inputs)
+        assert (weight.tolist(), bias.tolist()) == ([[1.0, 2.0]], [1.0])
+    torpor.autograd.backward(iter([module(x), module(x)]), iter([Tensor([[1.0]]), None]))
+    assert module.bias.grad.tolist() == [2.0]
+    with pytest.raises(DTypeError, match="not 3"):
+        torpor.autograd.grad(module(x), 3)

@@ -474,3 +474,19 @@ def test_functions_say_what_they_lack():
         Empty.apply(x)
     with pytest.raises(NotImplementedError, match="backward"):
         Forward.apply(x).backward()
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_hooks_are_called_for_what_was_computed_in_passes_before(keeps):
+    weight = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    x, seen = Tensor([[1.0, 1.0]]), []
+    for _ in range(3):  # each pass goes on from what the one before left, so its graph is called
+        x.requires_grad = True
+        out = (x @ weight).relu()
+        out.sum().backward()
+        x = (x + x.grad.data.sign()).detach()
+        assert (x.sum().item(), len(out.tolist())) != (0.0, 0)
+    hidden = x @ weight
+    hidden.retain_grad() if keeps else hidden.register_hook(lambda g: seen.append(g.tolist()))
+    hidden.relu()[0, 1].backward()
+    assert (hidden.grad.tolist() if keeps else seen[0]) == [[0.0, 1.0]]

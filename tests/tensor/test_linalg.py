@@ -244,3 +244,10 @@ def test_the_norms_of_matrices_without_elements():
         linalg.matrix_norm(Tensor.zeros(0, 3), -2)
     for order in (None, 2, -2, 1, -1, math.inf, -math.inf, "fro", "nuc"):
         assert linalg.cond(Tensor.zeros(3, 0, 0), order).tolist() == [0, 0, 0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_no_number_goes_through_without_a_warning():
+    bad = T(np.full((2, 2), np.nan))
+    for found in (linalg.det(bad), linalg.slogdet(bad).logabsdet, linalg.inv(bad).sum()):
+        assert math.isnan(found.item())

@@ -60,3 +60,13 @@ def test_shapes_that_do_not_fit():
     for arguments in ((packed, tau, Tensor.ones(3, 2)), (packed, tau[0], packed)):
         with pytest.raises(ShapeError, match="ormqr: reflections"):
             torpor.ormqr(*arguments)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 2), (0, 3, 2), (2, 0, 0), (3, 0)])
+def test_products_of_no_reflections_are_the_identity_of_each_matrix(shape):
+    *batch, rows, columns = shape
+    packed = Tensor(matrices(*shape, dtype="float64"), requires_grad=True)
+    q = torpor.linalg.householder_product(packed, Tensor.zeros(*batch, 0, dtype="float64"))
+    expected = np.broadcast_to(np.eye(rows, columns), shape)
+    assert q.shape == shape
+    np.testing.assert_array_equal(q.numpy(), expected)

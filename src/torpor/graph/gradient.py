@@ -7,7 +7,7 @@ the gradient of it that gives the gradient of each operand.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -79,10 +79,9 @@ CUSTOM: Final = "custom"  # a FUNCTION whose gradients are what its arg makes of
 # FUNCTIONs whose gradients are made of more than their operands; those whose rules ask for values
 # are added by what registers them.
 LOOKING: Final = {CHOSEN, RULE, CUSTOM}
+Hooks = list[Callable[[UOp], UOp]]
 # What is called with the gradient of a node, and gives the one that goes on.
-watched: Final[weakref.WeakKeyDictionary[UOp, list[Callable[[UOp], UOp]]]] = (
-    weakref.WeakKeyDictionary()
-)
+watched: Final[weakref.WeakKeyDictionary[UOp, Hooks]] = weakref.WeakKeyDictionary()
 # While it is a list: each node that a gradient goes through, and what a rule gives for an operand.
 noted: Final[ContextVar[list[tuple[UOp, UOp]] | None]] = ContextVar("torpor_noted", default=None)
 _templates: Final = Templates()
@@ -92,12 +91,15 @@ _HOLDING: Final = frozenset({Ops.LOOP, Ops.SINK})  # no floats themselves, but w
 
 
 class _Walk(NamedTuple):
-    """The nodes on the way, and whether it ends there; from where, with what, and to where."""
+    """The nodes on the way, and whether it ends there; from where, with what, and to where; and
+    what is called with the gradients of nodes.
+    """
 
     between: dict[UOp, bool]
     roots: Sequence[UOp]
     seeds: Sequence[UOp]
     targets: Sequence[UOp]
+    hooks: Mapping[UOp, Hooks]
 
 
 def gradient(
@@ -127,15 +129,16 @@ def gradients(
 def _gradients(
     roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp], called: bool = False
 ) -> list[UOp | None]:
-    between = _between(roots, targets)
+    between, hooks = _between(roots, targets), dict(watched)
     if between is None:
-        there = without_calls([*roots, *targets], targets)
+        there = without_calls([*roots, *targets], [*targets, *hooks])
         roots, targets = [there[node] for node in roots], [there[node] for node in targets]
+        hooks = {there[node]: called for node, called in hooks.items() if node in there}
         between = _between(roots, targets) or {}
     for node in reversed(between):
         hand_down(node)
-    walk = _Walk(between, roots, seeds, targets)
-    seen = watched and not walk.between.keys().isdisjoint([*watched])
+    walk = _Walk(between, roots, seeds, targets, hooks)
+    seen = not walk.between.keys().isdisjoint(hooks)
     like = None if seen or noted.get() is not None else _like(walk)
     if like is None:
         return _walked(walk, {})
@@ -164,8 +167,8 @@ def _learn(key: Hashable, walk: _Walk, inputs: Sequence[UOp]) -> None:
             known[node] = shaped(made, shape_of(node))
     owners = {node: node for node in known.values()}
     alike = {known[node]: ends for node, ends in walk.between.items()}
-    groups = ([known.get(node, node) for node in group] for group in walk[1:])
-    results = _walked(_Walk(alike, *groups), owners)
+    groups = [[known.get(node, node) for node in group] for group in walk[1:4]]
+    results = _walked(_Walk(alike, groups[0], groups[1], groups[2], {}), owners)
     template = Template([*known.values()], results, owners)
     if template.is_whole():
         _templates.learn(key, template)
@@ -206,7 +209,7 @@ def _like(walk: _Walk) -> tuple[Hashable, list[UOp]] | None:
 
 def _walked(walk: _Walk, owners: dict[UOp, UOp]) -> list[UOp | None]:
     """The gradients by the rules of the nodes between; `owners` gets whose gradient a node is."""
-    between, roots, seeds, targets = walk
+    between, roots, seeds, targets, hooks = walk
     found: dict[UOp, UOp] = {}
     of_loops: dict[UOp, dict[UOp, UOp]] = {}  # by LOOP: the gradient of each thing that it gives
     copies: dict[Any, Copies] = {}  # of values that are computed again, by checkpoint
@@ -215,8 +218,8 @@ def _walked(walk: _Walk, owners: dict[UOp, UOp]) -> list[UOp | None]:
         _add(found, root, seed)
     for node in reversed(between):
         grad = found.get(node)
-        if grad is not None and node in watched:
-            for hook in tuple(watched[node]):
+        if grad is not None and node in hooks:
+            for hook in tuple(hooks[node]):
                 grad = found[node] = hook(grad)
         if between[node] or (grad is None and node not in of_loops):
             continue

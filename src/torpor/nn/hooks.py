@@ -62,50 +62,53 @@ class Hooks:
         hooks.insert(0 if first else len(hooks), entry)
         return Removable(hooks, entry)
 
-    def called(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the module computes, and what its hooks make of it."""
-        for hook, keywords, _ in tuple(self.before):
-            given = hook(module, args, kwargs) if keywords else hook(module, args)
-            if given is not None and keywords:
-                args, kwargs = given
-            elif given is not None:
-                args = given if isinstance(given, tuple) else (given,)
-        try:
-            result = self._differentiated(module, args, kwargs)
-        except BaseException:
-            for hook, keywords, always in tuple(self.after):
-                if always:
-                    hook(module, args, kwargs, None) if keywords else hook(module, args, None)
-            raise
-        for hook, keywords, _ in tuple(self.after):
-            given = hook(module, args, kwargs, result) if keywords else hook(module, args, result)
-            result = result if given is None else given
-        return result
 
-    def _differentiated(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.up and not self.down:
-            return module.forward(*args, **kwargs)
-        seen: list[tuple[Any, ...]] = []
+def called(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the module computes, and what hooks of all modules and its own make of it."""
+    for hook, keywords, _ in _entries(module, "before"):
+        given = hook(module, args, kwargs) if keywords else hook(module, args)
+        if given is not None and keywords:
+            args, kwargs = given
+        elif given is not None:
+            args = given if isinstance(given, tuple) else (given,)
+    try:
+        result = _differentiated(module, args, kwargs)
+    except BaseException:
+        for hook, keywords, always in _entries(module, "after"):
+            if always:
+                hook(module, args, kwargs, None) if keywords else hook(module, args, None)
+        raise
+    for hook, keywords, _ in _entries(module, "after"):
+        given = hook(module, args, kwargs, result) if keywords else hook(module, args, result)
+        result = result if given is None else given
+    return result
 
-        def down(*gradients: Any) -> tuple[Any, ...]:
-            for hook, *_ in tuple(self.down):
-                gradients = _replaced(hook(module, gradients), gradients)
-            seen[:] = [gradients]
-            return gradients
 
-        def up(*gradients: Any) -> tuple[Any, ...]:
-            for hook, *_ in tuple(self.up):
-                gradients = _replaced(hook(module, gradients, seen[0]), gradients)
-            return gradients
+def _differentiated(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    downwards, upwards = _entries(module, "down"), _entries(module, "up")
+    if not upwards and not downwards:
+        return module.forward(*args, **kwargs)
+    seen: list[tuple[Any, ...]] = []
 
-        def down_alone(*gradients: Any) -> tuple[Any, ...]:
-            gradients = down(*gradients)
-            up(*[None for one in flat_tree(args) if isinstance(one, Tensor)])
-            return gradients
+    def down(*gradients: Any) -> tuple[Any, ...]:
+        for hook, *_ in downwards:
+            gradients = _replaced(hook(module, gradients), gradients)
+        seen[:] = [gradients]
+        return gradients
 
-        flows = any(map(_has_gradient, flat_tree(args)))
-        args = _through(args, up)
-        return _through(module.forward(*args, **kwargs), down if flows else down_alone)
+    def up(*gradients: Any) -> tuple[Any, ...]:
+        for hook, *_ in upwards:
+            gradients = _replaced(hook(module, gradients, seen[0]), gradients)
+        return gradients
+
+    def down_alone(*gradients: Any) -> tuple[Any, ...]:
+        gradients = down(*gradients)
+        up(*[None for one in flat_tree(args) if isinstance(one, Tensor)])
+        return gradients
+
+    flows = any(map(_has_gradient, flat_tree(args)))
+    args = _through(args, up)
+    return _through(module.forward(*args, **kwargs), down if flows else down_alone)
 
 
 def of(module: Module) -> Hooks:
@@ -117,8 +120,13 @@ def of(module: Module) -> Hooks:
 
 def those(module: Module, when: str) -> list[Hook]:
     """The hooks of a module that are called then."""
-    found = () if module._hooks is None else attribute(module._hooks, when)
-    return [hook for hook, *_ in found]
+    return [hook for hook, *_ in _entries(module, when)]
+
+
+def _entries(module: Module, when: str) -> list[Any]:
+    """What is called then, hooks of all modules first."""
+    both = (module._everywhere, module._hooks)
+    return [entry for hooks in both if hooks is not None for entry in attribute(hooks, when)]
 
 
 def _replaced(given: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -83,6 +83,7 @@ class Module:
     share_memory: Any = Absent("share_memory", "Module")
     register_backward_hook: Any = Absent("register_backward_hook", "Module")
     _hooks: hooks.Hooks | None = None
+    _everywhere: ClassVar[hooks.Hooks | None] = None  # hooks of all modules
     _has_synonyms: ClassVar[bool] = False  # whether what `forward` takes has PyTorch's names, too
     _modules: Any = registries.Registered(lambda member: isinstance(member, Module))
     _parameters: Any = registries.Registered(registries.is_trained)
@@ -96,9 +97,9 @@ class Module:
         if kwargs and self._has_synonyms:
             kwargs = in_words_of(type(self).forward, kwargs)
         try:
-            if self._hooks is None:
+            if self._hooks is None and self._everywhere is None:
                 return self.forward(*args, **kwargs)
-            return self._hooks.called(self, args, kwargs)
+            return hooks.called(self, args, kwargs)
         except Exception as error:
             _tell(error, self, args)  # apart: a jitted function is guarded by what is read here
             raise
@@ -278,18 +279,19 @@ class Module:
         return self
 
     def to(self, *arguments: Any, **options: Any) -> Module:
-        """Move every tensor to a device, or every float to another float format, or both, as
-        `Tensor.to` understands the arguments, in place: whoever holds a parameter keeps it. Gives
-        the module.
+        """Move every tensor to a device, or every float to another float format (complex numbers to
+        a complex one), or both, as `Tensor.to` understands the arguments, in place: whoever holds a
+        parameter keeps it. Gives the module.
         """
         unique = {id(tensor): tensor for tensor in state.tensors_of(self).values()}
         for tensor in unique.values():
             before = tensor.detach()
-            moved = before.to(*arguments, **options)
+            moved = before.real.to(*arguments, **options)
             if tensor.dtype.is_float and not moved.dtype.is_float:
                 raise DTypeError(f"parameters stay floats; {moved.dtype} is none")
             if not tensor.dtype.is_float:
-                moved = before.to(moved.device)
+                both = tensor.dtype.is_complex and moved.dtype.is_complex
+                moved = before.to(moved.device, moved.dtype if both else None)
             if tensor.grad is not None:
                 tensor.grad = tensor.grad.to(moved.device, moved.dtype)
             become(tensor, moved if moved is not before else moved.clone())
@@ -419,6 +421,36 @@ class Module:
         return f"{name}(\n  {inside}\n)"
 
 
+# --- hooks of all modules -------------------------------------------------------------------------
+def register_module_forward_pre_hook(hook: hooks.Hook) -> hooks.Removable:
+    """`Module.register_forward_pre_hook` of all modules, before each one's own."""
+    return _of_all().add("before", hook, False)
+
+
+def register_module_forward_hook(
+    hook: hooks.Hook, *, with_kwargs: bool = False, always_call: bool = False
+) -> hooks.Removable:
+    """`Module.register_forward_hook` of all modules, before each one's own."""
+    return _of_all().add("after", hook, False, with_kwargs, always_call)
+
+
+def register_module_full_backward_pre_hook(hook: hooks.Hook) -> hooks.Removable:
+    """`Module.register_full_backward_pre_hook` of all modules, before each one's own."""
+    return _of_all().add("down", hook, False)
+
+
+def register_module_full_backward_hook(hook: hooks.Hook) -> hooks.Removable:
+    """`Module.register_full_backward_hook` of all modules, before each one's own."""
+    return _of_all().add("up", hook, False)
+
+
+def _of_all() -> hooks.Hooks:
+    if Module._everywhere is None:
+        Module._everywhere = hooks.Hooks()
+    return Module._everywhere
+
+
+# --------------------------------------------------------------------------------------------------
 def _is(value: Any, default: Any) -> bool:
     """Whether an argument is as by default, which may be one number for several axes."""
     return bool(value == default or (isinstance(value, tuple) and {*value} == {default}))

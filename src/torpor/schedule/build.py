@@ -35,6 +35,19 @@ def sure_size(buffer: UOp) -> int | None:
     return None if buffer.arg.options.varying else size
 
 
+def anywhere(request: Request) -> Request:
+    """The request without where it is valid, if it is for one element that is there everywhere: its
+    many uses, each under conditions of its own, are one.
+    """
+    node, indices, valid = request
+    if valid is TRUE or not all(index.op is Ops.CONST for index in indices):
+        return request
+    inside = zip(indices, shape_of(node), strict=True)
+    if all(type(size) is int and 0 <= index.arg < size for index, size in inside):
+        return node, indices, TRUE
+    return request
+
+
 class Builder:
     """Builds the ast of one region. `buffers` are the BUFFER nodes by parameter number."""
 
@@ -108,6 +121,7 @@ class Builder:
                 answer = self.done[asked] = finished.value
                 stack.pop()
                 continue
+            wanted = anywhere(wanted)
             answer = self.done.get(wanted)
             if answer is None:
                 stack.append((wanted, self.value(wanted)))

@@ -56,8 +56,8 @@ MADE_OF_OTHERS: Final = tuple(
     cdouble cfloat
     equal is_floating_point is_nonzero is_same_size itemsize linear matrix_power
     mul multiply nbytes nelement new_ones new_zeros numel ones_like zeros_like size
-    positive pow to to_device type where __array_namespace__ __array_ufunc__ __format__
-    __dir__ count_nonzero gradient _factor dist norm
+    positive pow to to_device type where __array_namespace__ __array_ufunc__ __array_function__
+    __format__ __dir__ _here _of_numpy count_nonzero gradient _factor dist norm
     inverse det slogdet logdet cholesky cholesky_solve cholesky_inverse triangular_solve qr svd
     pinverse matrix_exp cat stack vander addcmul addcdiv corrcoef cov var_mean std_mean
     logical_and logical_or logical_xor softmax log_softmax softmin logsumexp logcumsumexp normalize
@@ -254,19 +254,6 @@ def _index_add(self: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> 
     return _with_value("index_add", "source")(self, dim, index, source * alpha)
 
 
-def _to(self: Any, *arguments: Any, **options: Any) -> Any:
-    """On another device, in another complex format, or both."""
-    made = self
-    for value in (*arguments, *options.values()):
-        if isinstance(value, Handle):
-            made = made.to(value.device).cast(value.dtype)
-        elif hasattr(value, "part") or value is complex or str(value).startswith("complex"):
-            made = made.cast(value)
-        else:
-            made = paired(made.real.to(value), made.imag.to(value))
-    return made
-
-
 def complete() -> None:
     """Give `Complex` its methods, and refuse the rest."""
     own = set(vars(Complex)) | set(vars(Pair))
@@ -278,7 +265,7 @@ def complete() -> None:
     table |= {name: _convolution(name) for name in CONVOLUTIONS}
     table.update(
         view=_view, bitcast=_bitcast, where=_where, diff=_diff, scatter=_scatter,
-        index_add=_index_add, to=_to, as_strided=_as_strided, stride=_stride,
+        index_add=_index_add, as_strided=_as_strided, stride=_stride,
         is_contiguous=_is_contiguous, storage_offset=_storage_offset,
     )  # fmt: skip
     for name, method in table.items():

@@ -40,7 +40,8 @@ def forget_gradients(leaves: Iterable[Handle]) -> None:
     watching = watcher() if active else None
     for leaf in leaves:
         if watching is not None:
-            watching.forgot(leaf)
+            for part in leaf._parts:
+                watching.forgot(part)
         leaf.grad = None
 
 
@@ -49,7 +50,8 @@ def clear_gradients(leaves: Iterable[Handle]) -> None:
     watching = watcher() if active else None
     for leaf in leaves:
         if watching is not None:
-            watching.differentiated(leaf)
+            for part in leaf._parts:
+                watching.differentiated(part)
         if leaf.grad is not None:
             leaf.grad = leaf.grad.zeros_like()
 
@@ -73,7 +75,7 @@ def leaf_number(tensor: Handle) -> int | None:
 
 def is_parameter(tensor: Handle) -> bool:
     """Whether it requires a gradient, or is a leaf that did."""
-    path = tensor._path
+    path = tensor._parts[0]._path
     return tensor.requires_grad or (path is not None and path.arg == RESTING)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from torpor.base.errors import DTypeError, GradientError
@@ -11,7 +11,8 @@ from torpor.tensor.mode import set_grad_enabled
 
 
 def _several(given: Any, count: int = 1) -> list[Any]:
-    return list(given) if isinstance(given, Sequence) else [given] * count
+    several = isinstance(given, Iterable) and not isinstance(given, Handle)
+    return list(given) if several else [given] * count
 
 
 def backward(

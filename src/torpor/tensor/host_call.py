@@ -180,7 +180,8 @@ def _packed(function: Function, which: Callable[[Array], int], *arguments: Any) 
     batch = operands[0].shape[:-2]
     wrong = np.zeros(batch)
     try:
-        made = [*map(np.asarray, function(*operands, *options))]
+        with np.errstate(all="ignore"):  # what is not finite goes through, as in kernels
+            made = [*map(np.asarray, function(*operands, *options))]
     except np.linalg.LinAlgError:
         made = [np.full((*batch, *one.shape[1:]), np.nan, one.dtype)
                 for one in _of_nothing(function, operands, options)]  # fmt: skip

@@ -116,6 +116,12 @@ class Pair(Tensor):
     def imag(self, value: Any) -> None:
         self._im.copy_(value) if isinstance(value, Handle) else self._im.__setitem__(..., value)
 
+    def _data(self) -> Any:
+        """A view through which no gradient flows, to be written to and given as of real tensors."""
+        return self.detach()
+
+    data = property(_data, Tensor.data.fset)
+
     def _gradient(self) -> Any:
         """dL/dx + i dL/dy after `backward`."""
         return self._of((self._re.grad, self._im.grad))

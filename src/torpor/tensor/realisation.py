@@ -20,7 +20,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.computing import compute, computed, pipeline
 from torpor.tensor.dlpack import given
 from torpor.tensor.formats import class_name, format_of_class
-from torpor.tensor.handle import Handle, derive, located, make, render_shape, touch
+from torpor.tensor.handle import Handle, derive, located, make, paired, render_shape, touch
 from torpor.tensor.host import Array, copy_of, is_moved, known_shape, number_in, read, stored
 from torpor.tensor.path import RESTING, Step
 from torpor.tensor.pending import (
@@ -478,9 +478,11 @@ def _wide(tensor: Any) -> Any:
     return tensor.cast(dtypes.int8 if tensor.dtype.is_signed else dtypes.uint8)
 
 
-def _moved(tensor: Any, device: str) -> Tensor:
+def _moved(tensor: Any, device: str) -> Any:
     if tensor.device == device:
         return tensor
+    if tensor.is_pair:
+        return paired(*[_moved(part, device) for part in tensor._parts])
     if tensor.dtype.kind == "packed":
         return _moved(_wide(tensor), device).cast(tensor.dtype)
     return make(build.copy_to(tensor._operand(), device), device, tensor.requires_grad)

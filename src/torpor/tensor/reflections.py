@@ -33,8 +33,9 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first m columns of H1 H2 … Hk, H = 1 - tau v v.H, of matrices (..., n, m): v is a column
     of A below its diagonal, behind a one.
     """
-    rows, columns = known_shape(dense.matrices(A, "householder_product", False).shape[-2:])
-    return _reflected(A, tau, eye(A, rows).narrow(-1, 0, min(rows, columns)).cast(A.dtype), False)
+    *batch, rows, columns = known_shape(dense.matrices(A, "householder_product", False).shape)
+    first = eye(A, rows).narrow(-1, 0, min(rows, columns)).cast(A.dtype)
+    return _reflected(A, tau, first.expand(*batch, *first.shape), False)
 
 
 orgqr = householder_product

@@ -71,6 +71,7 @@ def become(handle: Any, value: Handle) -> Tensor:
     Whoever holds it sees the new value; views of the old one stay what they are.
     """
     requires, trained = handle.requires_grad, is_parameter(handle)
-    handle._storage, handle._path = value._storage, value._path
-    handle._node, handle._stamp = value._node, value._stamp
+    for part, given in zip(handle._parts, value._parts, strict=True):
+        part._storage, part._path = given._storage, given._path
+        part._node, part._stamp = given._node, given._stamp
     return handle.requires_grad_(trained).requires_grad_(requires)
