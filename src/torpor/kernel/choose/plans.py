@@ -15,7 +15,6 @@ from torpor.base.target import LINE, Fragment, Target
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel import cost
-from torpor.kernel.access import NEAR
 from torpor.kernel.choose.columns import find_columns
 from torpor.kernel.choose.roles import Roles, find_roles
 from torpor.kernel.choose.tiling import (
@@ -33,6 +32,7 @@ from torpor.kernel.choose.vectors import SPARE
 from torpor.kernel.cost import Loop, Nest
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import has_known_lengths, iterations, size_of
+from torpor.kernel.shuffles import SOURCES
 
 PANELS_SHARE: Final = 2 / 3  # of packed memory that lanes may take; rows take the rest
 DEPTH: Final = 512  # steps of a block of the sum, at most, a choice
@@ -203,7 +203,7 @@ def unpacked(plan: Plan, at: Setting) -> Iterator[Plan]:
 
 def are_vectors(roles: Roles) -> bool:
     """Whether what runs along the lanes is read as vectors where it is: else none are formed."""
-    return 0 < abs(roles.lead.stride(roles.lane) or 0) <= NEAR
+    return 0 < abs(roles.lead.stride(roles.lane) or 0) <= SOURCES
 
 
 def has_loop(plan: Plan) -> bool:

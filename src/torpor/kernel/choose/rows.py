@@ -10,7 +10,6 @@ from torpor.ir.ops import TRANSCENDENTAL, AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.vectors import (
-    SUMS,
     Facts,
     attempt,
     maskable,
@@ -23,11 +22,11 @@ from torpor.kernel.choose.vectors import (
     vector_amount,
     write_lane,
 )
+from torpor.kernel.cost import SUMS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import operands, tile_of, twins
 from torpor.kernel.ranges import find_loops, kind_of, number_of, size_of
 
-STEP_VECTORS: Final = 8  # most vectors side by side in a loop whose steps run in order
 STORES: Final = 4  # vectors stored in a round of a loop
 DEAR: Final = 2  # times as few of both where functions crowd the registers
 
@@ -51,13 +50,13 @@ def beside_steps(kernel: Kernel) -> None:
     if lane is not None and facts.score(lane) > 0:
         beside_it = [a.itemsize for a in facts.accesses if a.stride(lane) != 0]
         facts = replace(facts, lanes=kernel.target.lanes(max(beside_it)))
-        write_lane(facts, lane, STEP_VECTORS)
+        write_lane(facts, lane, SUMS)
         thread_rest(kernel)
         return
     if any(n.op is Ops.SCAN for n in kernel.ast.toposort()):
         tile = max(beside, key=lambda r: size_of(r) or 0, default=None)
         if tile is not None:  # several at once, so that additions do not wait for each other
-            tile_axis(kernel, tile, STEP_VECTORS)
+            tile_axis(kernel, tile, SUMS)
     row_lanes(kernel)
 
 

@@ -24,8 +24,6 @@ from torpor.kernel.choose.registers import cut_apart
 from torpor.kernel.choose.reuse import COPIES, overlap, reuse_axes
 from torpor.kernel.choose.roles import axes_of_results
 from torpor.kernel.choose.vectors import (
-    SMALL_LOOP,
-    SUMS,
     Facts,
     attempt,
     attempt_all,
@@ -35,10 +33,19 @@ from torpor.kernel.choose.vectors import (
     thread_rest,
     tile_axis,
 )
+from torpor.kernel.cost import SUMS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import direct_loads, reach
-from torpor.kernel.ranges import OUTPUTS, find_loops, iterations, kind_of, number_of, size_of
+from torpor.kernel.ranges import (
+    OUTPUTS,
+    find_loops,
+    has_few_rounds,
+    iterations,
+    kind_of,
+    number_of,
+    size_of,
+)
 
 PRODUCTS_WRITTEN: Final = 400  # products of vectors that are written out, at most, of a tile
 ROWS_WRITTEN: Final = 256  # and of rows that are not copied, whose ends are masked
@@ -210,7 +217,7 @@ def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
     shared = max((overlap(kernel, a, one) for one in reused[:1] for a in facts.accesses), default=0)
     if not shared:
         return False
-    if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
+    if not all(map(has_few_rounds, kernel.reduce_axes)):
         return False
     vectors = -(-(size_of(lane) or ROWS_WRITTEN) // facts.lanes)
     written = [r for r in kernel.axes if kind_of(r) is AxisType.UPCAST]
