@@ -42,7 +42,7 @@ from torpor.kernel.ranges import (
     size_of,
 )
 
-OPERANDS: Final = 6  # registers that sums leave to operands and masks
+OPERANDS: Final = 4  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own, one for their rests each
 LOST: Final = 8  # one in so many elements may be in no whole vector
 WOVEN: Final = 4  # results side by side, at most, of which each is a lane of another vector
@@ -256,7 +256,7 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
     outputs = [r for r in rows if copies_of(r, ROWS_ALONG) > 1]
     amount = vector_amount(facts, lane, 1 if outputs else 4)
     if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
-        room = kernel.target.registers - 4
+        room = kernel.target.registers - OPERANDS
         for one in outputs:
             room //= tile_axis(kernel, one, min(room, ROWS_ALONG), ROWS_ALONG)
     thread_rest(kernel)

@@ -24,12 +24,10 @@ from torpor.kernel.choose.tiling import (
     Tile,
     depth_loops,
     outer_loops,
-    read,
     setting_of,
     step_cycles,
 )
 from torpor.kernel.choose.vectors import SPARE
-from torpor.kernel.cost import Loop, Nest
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import has_known_lengths, iterations, size_of
 from torpor.kernel.shuffles import SOURCES
@@ -71,9 +69,8 @@ def ranked(kernel: Kernel, words: UOp | None) -> list[tuple[float, Plan]]:
     if not ways:
         return []
     at = setting_of(kernel, words)
-    otherwise = min(along_sums(roles, at) for roles in ways)
-    if find_columns(kernel) is not None:
-        otherwise = min(otherwise, *(down_columns(roles, at) for roles in ways))
+    columns = ways if find_columns(kernel) is not None else ()
+    otherwise = min((down_columns(roles, at) for roles in columns), default=inf)
     tiles = {roles: shapes(roles, at) for roles in ways if is_shared(roles, at)}
     found: dict[Plan, float] = {}
     first = 1 if at.fragment is None else None  # of matrices all, which fit blocks or do not
@@ -235,30 +232,6 @@ def depths(plan: Plan, at: Setting) -> Iterator[Plan]:
 def packed_room(at: Setting) -> int:
     """Bytes for lanes that are packed."""
     return int(at.target.stage_bytes * PANELS_SHARE)
-
-
-def along_sums(roles: Roles, at: Setting) -> float:
-    """Seconds where vectors run along the sum, and a few results of both axes share what is read:
-    what is left to those who choose opts for other sums.
-    """
-    summed = roles.sums[-1]
-    if roles.lead.stride(summed) != 1 or roles.other.stride(summed) != 1:
-        return inf
-    row, lane = roles.rows[-1], roles.lane
-    high, wide = (next(n for n in (4, 3, 2, 1) if (size_of(r) or 1) % n == 0) for r in (row, lane))
-    length = iterations([summed])
-    steps = min(at.width, length)
-    loops = [Loop(r, size_of(r) or 1) for r in (*roles.around, *roles.rows[:-1])]
-    loops += [Loop(row, roles.height // high, high), Loop(lane, roles.lanes // wide, wide)]
-    blocks = prod(loop.rounds for loop in loops)
-    loops += [Loop(r, iterations([r]), 1, summed=True) for r in roles.sums[:-1]]
-    loops.append(Loop(summed, ceil(length / steps), steps, summed=True))
-    loops += [Loop(row, high, 1, True), Loop(lane, wide, 1, True), Loop(summed, steps, 1, True)]
-    streams = (*read(roles.lead, loops), *read(roles.other, loops))
-    results = iterations(roles.order())
-    ends = results * steps * cost.MOVED / at.target.clock
-    nest = Nest(tuple(loops), streams, len(loops) - 1, at.instructions)
-    return cost.seconds([nest], at.target, blocks) + ends
 
 
 def down_columns(roles: Roles, at: Setting) -> float:

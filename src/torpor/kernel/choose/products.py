@@ -22,7 +22,6 @@ from torpor.kernel.opts.stage import direct_loads
 from torpor.kernel.ranges import closed_by, iterations, kind_of, nesting, number_of, size_of
 
 TERMS: Final = (4, 2)  # of a DOT
-WORTH: Final = 1.25  # times quicker that sums of words are predicted to be
 PUT_TOGETHER: Final = 2  # times the instructions of others that words of several parts take
 TRIED: Final = 4  # plans that are tried where opts of better ones are refused
 
@@ -65,7 +64,7 @@ def shares_words(kernel: Kernel, trial: Kernel) -> bool:
     found, plain = best_plans(trial)[:1], best_plans(kernel)[:1]
     roles = [plan.roles for _, plan in found]
     shared = any(min(iterations(one.rows), one.lanes) >= REUSE for one in roles)
-    return shared and (not plain or found[0][0] * WORTH < plain[0][0])
+    return shared and (not plain or found[0][0] < plain[0][0])
 
 
 def apply_plan(kernel: Kernel, plan: Plan, fragment: Fragment | None = None) -> bool:

@@ -52,7 +52,6 @@ ROWS_WRITTEN: Final = 256  # and of rows that are not copied, whose ends are mas
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
 VECTORS_COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
 PHASES: Final = 4  # rows of places a step apart that are copied together, at most
-SHARE_LOADED: Final = 0.4  # of what rows load, from which it pays to load it once, out of order
 ROWS_LEAST: Final = 4  # of a sum over images: fewer than that written out together gain nothing
 
 
@@ -214,8 +213,7 @@ def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
     of a row are few.
     """
     kernel = facts.kernel
-    shared = max((overlap(kernel, a, one) for one in reused[:1] for a in facts.accesses), default=0)
-    if not shared:
+    if not any(overlap(kernel, a, one) for one in reused[:1] for a in facts.accesses):
         return False
     if not all(map(has_few_rounds, kernel.reduce_axes)):
         return False
@@ -224,8 +222,8 @@ def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
     products = vectors * iterations((*kernel.reduce_axes, *written))
     if products > ROWS_WRITTEN:
         return False
-    rows = ROWS_WRITTEN // products if shared >= SHARE_LOADED else 1
-    write_sums(kernel, pad_lane(facts, lane, whole_rows=True), reused[0], rows)
+    row = pad_lane(facts, lane, whole_rows=True)
+    write_sums(kernel, row, reused[0], ROWS_WRITTEN // products)
     return True
 
 
