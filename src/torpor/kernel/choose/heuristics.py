@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import passes_caches
-from torpor.kernel.choose.columns import tile_columns
-from torpor.kernel.choose.matrices import tile_matrices
 from torpor.kernel.choose.nest import WOVEN, nest_lanes, pass_lanes
-from torpor.kernel.choose.products import tile_contraction, tile_words
+from torpor.kernel.choose.products import tile_products
 from torpor.kernel.choose.reuse import read_once
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.choose.transpose import tile_transpose
@@ -59,9 +57,7 @@ def for_processor(kernel: Kernel) -> None:
     if any(kind_of(r) is AxisType.SERIAL for r in kernel.axes):
         beside_steps(kernel)
         return
-    if tile_matrices(kernel) or tile_words(kernel):
-        return
-    if tile_contraction(kernel) or tile_columns(kernel):
+    if tile_products(kernel):
         return
     if not tile_transpose(kernel):
         along_lanes(kernel)
