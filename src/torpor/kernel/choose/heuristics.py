@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import passes_caches
-from torpor.kernel.choose.nest import WOVEN, nest_lanes, pass_lanes
+from torpor.kernel.choose.nest import nest_lanes, pass_lanes
 from torpor.kernel.choose.products import tile_products
 from torpor.kernel.choose.reuse import read_once
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.choose.transpose import tile_transpose
-from torpor.kernel.choose.vectors import Facts, attempt, is_short, thread_rest, unroll_short
+from torpor.kernel.choose.vectors import WOVEN, Facts, attempt, is_short, thread_rest, unroll_short
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import OUTPUTS, iterations, kind_of, size_of
 

@@ -15,6 +15,7 @@ from torpor.kernel.choose.reuse import reuse_axes
 from torpor.kernel.choose.rows import cut_lengths, row_lanes
 from torpor.kernel.choose.slides import short_rows, slide, sum_rows, tile_windows
 from torpor.kernel.choose.vectors import (
+    WOVEN,
     Facts,
     attempt,
     copies_of,
@@ -45,7 +46,6 @@ from torpor.kernel.ranges import (
 OPERANDS: Final = 4  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own, one for their rests each
 LOST: Final = 8  # one in so many elements may be in no whole vector
-WOVEN: Final = 4  # results side by side, at most, of which each is a lane of another vector
 ROWS_ALONG: Final = 4  # of an operand, that are summed along and share what else is read
 
 

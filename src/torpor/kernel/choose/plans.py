@@ -18,6 +18,7 @@ from torpor.kernel import cost
 from torpor.kernel.choose.columns import find_columns
 from torpor.kernel.choose.roles import Roles, find_roles
 from torpor.kernel.choose.tiling import (
+    REUSE,
     Outlook,
     Plan,
     Setting,
@@ -35,8 +36,7 @@ from torpor.kernel.shuffles import SOURCES
 PANELS_SHARE: Final = 2 / 3  # of packed memory that lanes may take; rows take the rest
 DEPTH: Final = 512  # steps of a block of the sum, at most, a choice
 HEIGHTS: Final = (32, 96, 256)  # rows of a block that are tried, a choice
-REUSE: Final = 16  # rows that share a packed tile, below which sums are computed otherwise
-REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
+REUSE_WINDOWS: Final = 3  # uses of what is copied, where windows share it too
 KEPT: Final = 512  # kernels whose plans are kept: several rooms ask for the same ones
 RECENT: dict[tuple[UOp, Target, UOp | None], list[tuple[float, Plan]]] = {}
 WITHIN: Final = (

@@ -8,7 +8,7 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
-from torpor.kernel.choose.tiling import UNROLLED
+from torpor.kernel.choose.tiling import REUSE, UNROLLED
 from torpor.kernel.choose.vectors import attempt
 from torpor.kernel.cost import SUMS
 from torpor.kernel.opts.kernel import Kernel
@@ -17,7 +17,6 @@ from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number
 from torpor.kernel.shuffles import SOURCES
 
 COPY_SHORT: Final = 16  # rounds, by choice, of a copy without whole vectors that are written out
-ROUNDS_LEAST: Final = 16  # rounds from which a value is worth computing as vectors before them
 
 
 def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
@@ -106,7 +105,7 @@ def stage_coefficients(kernel: Kernel) -> None:
     """
     outer = [r for r in kernel.axes if kind_of(r) in (AxisType.THREAD, AxisType.GLOBAL)]
     inner = [r for r in kernel.axes if kind_of(r) is AxisType.REDUCE]
-    if len(inner) != 1 or (size_of(inner[0]) or 0) < ROUNDS_LEAST or not outer:
+    if len(inner) != 1 or (size_of(inner[0]) or 0) < REUSE or not outer:
         return
     level = kernel.axes.index(outer[-1])
     while any(inner[0] in find_loops(kernel.ast).free[v] for v in coefficients(kernel.ast)):

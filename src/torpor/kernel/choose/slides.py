@@ -24,6 +24,7 @@ from torpor.kernel.choose.registers import cut_apart
 from torpor.kernel.choose.reuse import COPIES, overlap, reuse_axes
 from torpor.kernel.choose.roles import axes_of_results
 from torpor.kernel.choose.vectors import (
+    WOVEN,
     Facts,
     attempt,
     attempt_all,
@@ -51,7 +52,6 @@ PRODUCTS_WRITTEN: Final = 400  # products of vectors that are written out, at mo
 ROWS_WRITTEN: Final = 256  # and of rows that are not copied, whose ends are masked
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
 VECTORS_COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
-PHASES: Final = 4  # rows of places a step apart that are copied together, at most
 ROWS_LEAST: Final = 4  # of a sum over images: fewer than that written out together gain nothing
 
 
@@ -179,7 +179,7 @@ def copy_rows(kernel: Kernel, level: int, number: int) -> None:
     else:
         write_ends(kernel, kernel.axes.index(last), lanes)
     for one in loops[:-1]:
-        if (size_of(one) or 1) <= PHASES:
+        if (size_of(one) or 1) <= WOVEN:
             kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(one), 0))
 
 

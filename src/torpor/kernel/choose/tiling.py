@@ -27,6 +27,7 @@ from torpor.kernel.ranges import find_loops, iterations, size_of
 from torpor.rules.affine import strides_of
 
 NO_PACES: Final[Mapping[Any, int]] = {}
+REUSE: Final = 16  # uses of each value, from which it pays to compute or to copy it before
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
 
 

@@ -30,6 +30,7 @@ from torpor.kernel.shuffles import ITEMSIZES
 COPIES_REPEATED: Final = 4  # of an axis of symbolic length: as many less one may be in vain
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
+WOVEN: Final = 4  # places side by side, at most, of which each is a lane of another vector
 NARROW: Final = 4  # lanes of the narrowest vectors: float32 in 128 bits, which all targets have
 WRITTEN_OUT: Final = 2048  # vectors: two instructions each, of 8 bytes, fill a cache of 32 KB
 

@@ -25,9 +25,9 @@ from torpor.base.target import Target
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.choose.plans import REUSE, best_plans
+from torpor.kernel.choose.plans import best_plans
 from torpor.kernel.choose.roles import Operand, find_factors
-from torpor.kernel.choose.tiling import copy_seconds
+from torpor.kernel.choose.tiling import REUSE, copy_seconds
 from torpor.kernel.choose.ways import fragment_for, least_seconds
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
