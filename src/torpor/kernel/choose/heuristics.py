@@ -6,13 +6,20 @@ from collections.abc import Sequence
 
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
-from torpor.kernel.access import passes_caches
 from torpor.kernel.choose.nest import nest_lanes, pass_lanes
 from torpor.kernel.choose.products import tile_products
 from torpor.kernel.choose.reuse import read_once
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.choose.transpose import tile_transpose
-from torpor.kernel.choose.vectors import WOVEN, Facts, attempt, is_short, thread_rest, unroll_short
+from torpor.kernel.choose.vectors import (
+    WOVEN,
+    Facts,
+    attempt,
+    is_short,
+    stream_out,
+    thread_rest,
+    unroll_short,
+)
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import OUTPUTS, iterations, kind_of, size_of
 
@@ -61,7 +68,7 @@ def for_processor(kernel: Kernel) -> None:
         return
     if not tile_transpose(kernel):
         along_lanes(kernel)
-    stream_out(kernel)
+        stream_out(kernel)
 
 
 def along_lanes(kernel: Kernel) -> None:
@@ -72,12 +79,6 @@ def along_lanes(kernel: Kernel) -> None:
         nest_lanes(kernel)
     elif not pass_lanes(kernel):
         row_lanes(kernel)
-
-
-def stream_out(kernel: Kernel) -> None:
-    """More output than the caches hold goes past them."""
-    if passes_caches(kernel.ast, kernel.target):
-        attempt(kernel, Opt(OptOps.STREAM))
 
 
 def thread_outermost(kernel: Kernel) -> None:

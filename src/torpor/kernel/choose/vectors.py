@@ -12,7 +12,7 @@ from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import Access, accesses
+from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.choose.reuse import COPIES
 from torpor.kernel.estimate import copies
 from torpor.kernel.lanes import lane_axes
@@ -199,6 +199,12 @@ def copies_of(one: UOp, most: int) -> int:
     if size is None:
         return min(most, COPIES_REPEATED)
     return max(n for n in range(1, max(most, 1) + 1) if size % n == 0)
+
+
+def stream_out(kernel: Kernel) -> None:
+    """More output than the caches hold goes past them."""
+    if passes_caches(kernel.ast, kernel.target):
+        attempt(kernel, Opt(OptOps.STREAM))
 
 
 def thread_rest(kernel: Kernel) -> None:
