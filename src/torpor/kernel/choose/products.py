@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from operator import itemgetter
 from typing import Final
 
@@ -27,13 +28,19 @@ TRIED: Final = 4  # plans that are tried where opts of better ones are refused
 
 def tile_products(kernel: Kernel) -> bool:
     """Choose opts for a kernel that sums products, by the plan that is predicted to be quickest of
-    all ways to multiply; or for one that sums down columns, of which two rows make words as quickly
-    as they become int32. Says whether it is one of them.
+    all ways to multiply, matrices before words; or for one that sums down columns, of which two
+    rows make words as quickly as they become int32. Says whether it is one of them.
     """
     made = [*ways(kernel)]
     pairs = [way.kernel for way in made if way.is_pairs]
-    found = [(taken, way, plan) for way in made for taken, plan in way.plans()[:TRIED]]
-    for _, way, plan in sorted(found, key=itemgetter(0)):
+    plain = min((taken for taken, _ in made[0].plans()[:1]), default=inf)
+    found = [
+        (way.fragment is None, taken, way, plan)
+        for way in made
+        for taken, plan in way.plans()[:TRIED]
+        if way.fragment is None or taken < plain
+    ]
+    for _, _, way, plan in sorted(found, key=itemgetter(0, 1)):
         if way.fragment is None and down_columns(kernel, pairs):
             return True
         if attempt_all(kernel, way.kernel, apply_plan, plan, way.fragment):

@@ -43,7 +43,7 @@ class Way(NamedTuple):
 
 
 def ways(kernel: Kernel) -> Iterator[Way]:
-    """Every way to multiply that the target has."""
+    """Every way to multiply that the target has, the numbers as they are first."""
     yield Way(kernel)
     yield from map(Way, in_words(kernel))
     yield from in_matrices(kernel)
