@@ -82,6 +82,8 @@ def test_large_results_go_past_a_cache_of_which_others_have_a_part(last):
     target = facts(machine(f"avx512,{sizes_words(48, 2 << 10, last << 10)}"))
     assert target.last_bytes == last << 20
     assert target.stream_bytes == min(last, 32) << 20
+    parts_of_lines = facts(machine(f"avx2,{sizes_words(48, 2 << 10, last << 10)}"))
+    assert parts_of_lines.stream_bytes == last << 20
 
 
 @pytest.mark.parametrize("level", ["native", "sse", "avx2", "avx512", "aarch64"])
