@@ -1,6 +1,6 @@
 """`python -m bench.sweep MODULE.NAME VALUES WORKLOAD...`: what a constant of torpor is worth.
 
-    python -m bench.sweep schedule.tile_and_fuse.BLOCK 2097152,8388608 attention/1024/forward
+    python -m bench.sweep schedule.tiles.PARTS 4,8 attention/1024/forward
 
 Each value gets processes of its own, which take turns, with empty caches; the constant is changed
 in every module that has it. Comments that say where a constant's value comes from point at tables
@@ -39,7 +39,7 @@ SAMPLE: Final = 0.02  # seconds that a sample takes at least
 def main(arguments: Sequence[str]) -> int:
     """Print a line of Markdown for each workload: median and least time with each value."""
     parser = argparse.ArgumentParser(prog="python -m bench.sweep", description=__doc__)
-    parser.add_argument("constant", help="as in schedule.tile_and_fuse.BLOCK")
+    parser.add_argument("constant", help="as in schedule.tiles.PARTS")
     parser.add_argument("values", help="with commas between them")
     parser.add_argument("workloads", nargs="+")
     parser.add_argument("--threads", type=int, default=1)

@@ -11,8 +11,9 @@ from torpor.base.settings import Context
 from torpor.device import Device
 from torpor.device.machine import facts, machine
 from torpor.ir.ops import Ops
-from torpor.kernel.choose.matrices import apply_plan, in_words
 from torpor.kernel.choose.plans import best_plans
+from torpor.kernel.choose.products import apply_plan
+from torpor.kernel.choose.ways import in_matrices
 from torpor.kernel.opts.kernel import Kernel
 from torpor.pipeline import program_for
 
@@ -52,7 +53,7 @@ def exact(a, b):
 def plans_for(item, target=AMX):
     """The kernel with the opts of every plan that multiplies matrices."""
     kernel = Kernel(item.ast, target)
-    for trial, words, fragment in in_words(kernel):
+    for trial, words, fragment in in_matrices(kernel):
         for _, plan in best_plans(trial, words):
             made = trial.copy()
             if apply_plan(made, plan, fragment):

@@ -76,6 +76,16 @@ def sizes_words(first: int, second: int, last: int) -> str:
     return f"l1={first}K,l2={second}K,l3={last}K"
 
 
+@pytest.mark.parametrize("last", [4, 32, 480])
+def test_large_results_go_past_a_cache_of_which_others_have_a_part(last):
+    """A virtual machine sees the whole of its host's last cache, in MiB."""
+    target = facts(machine(f"avx512,{sizes_words(48, 2 << 10, last << 10)}"))
+    assert target.last_bytes == last << 20
+    assert target.stream_bytes == min(last, 32) << 20
+    parts_of_lines = facts(machine(f"avx2,{sizes_words(48, 2 << 10, last << 10)}"))
+    assert parts_of_lines.stream_bytes == last << 20
+
+
 @pytest.mark.parametrize("level", ["native", "sse", "avx2", "avx512", "aarch64"])
 @pytest.mark.parametrize("second", [128, 256, 512, 2 << 10, 12 << 10])
 def test_packed_tiles_take_a_part_of_the_cache_that_the_machine_has(level, second):

@@ -21,6 +21,7 @@ from torpor.base.errors import DivisionByZeroError, OutOfBoundsError
 from torpor.base.target import get_target
 from torpor.pipeline import recipe
 from torpor.schedule import tile_and_fuse, tile_groups
+from torpor.schedule.tile_and_fuse import block_bytes
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def chained(block: int) -> Iterator[pytest.MonkeyPatch]:
     """Chains from 1 KiB on, by blocks of so many bytes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tile_groups, "SHARED_FROM", 1024)
-        patch.setattr(tile_and_fuse, "BLOCK", block)
+        patch.setattr(tile_and_fuse, "block_bytes", lambda target: block)
         patch.setattr(tile_and_fuse, "CACHED", 1e9)
         recipe.forget()  # what was planned with other sizes
         yield patch
@@ -369,8 +370,7 @@ def test_chains_at_random(steps: list[str], shape: tuple[int, ...], end: str) ->
 )
 def test_blocks_stay_in_the_last_cache(last, sizes, monkeypatch):
     """Sizes in MiB: of a block, and of what a chain hands on at least."""
-    monkeypatch.setattr(tile_and_fuse, "BLOCK", 8 << 20)
     monkeypatch.setattr(tile_groups, "SHARED_FROM", 32 << 20)
     target = replace(get_target("cpu"), last_bytes=last << 20)
-    found = tile_and_fuse.block_bytes(target), tile_groups.shared_from(target)
+    found = block_bytes(target), tile_groups.shared_from(target)
     assert found == tuple(size << 20 for size in sizes)

@@ -45,7 +45,7 @@ def small_sizes() -> Iterator[None]:
 
 def narrow() -> int:
     """Columns of a tile."""
-    return Device["CPU"].target.lanes(tiles.ITEMSIZE)
+    return Device["CPU"].target.lanes(tiles.WORD)
 
 
 def by_tiles(items) -> bool:

@@ -26,7 +26,7 @@ from torpor.tensor.contraction import attention as attention_of
 def small_sizes() -> Iterator[None]:
     """Tiles from 4 columns on: vectors of one, as it were."""
     with chained(8192) as patch:
-        patch.setattr(tiles, "ITEMSIZE", 64)
+        patch.setattr(tiles, "WORD", 64)
         yield
 
 

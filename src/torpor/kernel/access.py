@@ -10,14 +10,23 @@ from typing import Final
 from torpor.base.target import Target
 from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import WRITTEN, Loops, Ranges, find_loops, iterations, kind_of, size_of
+from torpor.kernel.ranges import (
+    WRITTEN,
+    Loops,
+    Ranges,
+    find_loops,
+    has_few_rounds,
+    iterations,
+    kind_of,
+    size_of,
+)
+from torpor.kernel.shuffles import SOURCES
 from torpor.rules import conjuncts
 from torpor.rules.affine import Strides, affine
 from torpor.rules.affine import strides_of as strides_of
 from torpor.rules.linear import build
 from torpor.rules.movement import flat
 
-NEAR: Final = 2  # elements from one lane to the next that a shuffle of two vectors reaches
 LANES_SEEN: Final = 8  # iterations that are looked at as the lanes of a vector
 ANSWERS_KEPT: Final = 64  # answers about positions that are kept: much is asked of one kernel
 
@@ -47,7 +56,9 @@ class Access:
         if not all(known_along(condition, one) for condition in self.node.src[2:]):
             return False
         stride = self.stride(one)
-        return is_short_step(self.node.src[1], one) if stride is None else 0 < abs(stride) <= NEAR
+        if stride is None:
+            return is_short_step(self.node.src[1], one)
+        return 0 < abs(stride) <= SOURCES
 
     def is_interleaved(self, one: UOp) -> bool:
         """Whether what lies between neighbours along a range is stored by copies written out, so
@@ -74,7 +85,7 @@ def is_window(one: UOp) -> bool:
     """Whether a range is written out, or a short one of a reduction, which is going to be."""
     if kind_of(one) in (AxisType.UPCAST, AxisType.UNROLL):
         return True
-    return kind_of(one) is AxisType.REDUCE and (size_of(one) or LANES_SEEN + 1) <= LANES_SEEN
+    return kind_of(one) is AxisType.REDUCE and has_few_rounds(one)
 
 
 @lru_cache(maxsize=ANSWERS_KEPT)
@@ -87,7 +98,7 @@ def is_short_step(position: UOp, one: UOp) -> bool:
     if any(n.op not in ALU and n.op is not Ops.CONST for n in below):
         return False
     moved = [distances(build(terms), one, first) for first in (0, LANES_SEEN)]
-    return moved[0] == moved[1] and max(moved[0]) - min(moved[0]) < NEAR * LANES_SEEN
+    return moved[0] == moved[1] and max(moved[0]) - min(moved[0]) < SOURCES * LANES_SEEN
 
 
 def distances(moved: UOp, one: UOp, first: int) -> list[int]:

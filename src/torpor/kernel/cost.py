@@ -43,6 +43,7 @@ STARTED: Final = 12.0  # to begin a loop and to leave it: a branch that was not 
 ASKED: Final = 4.0  # times what a read takes, to ask a condition before it
 STORED: Final = 4.0  # times what reading a vector takes, to store it, as ports and queues have it
 MOVED: Final = 1.0  # to move one element between two vectors
+SUMS: Final = 8  # side by side: an addition takes 3 to 4 cycles, and two run at once
 SHARED_FROM: Final = 5e-6  # seconds of work from which waking threads pays
 SHARERS: Final = (1, 2, 3, 4, 8)  # threads that may share it: results do not depend on how many
 KEPT: Final = 1 << 14  # answers about streams that are kept: candidates have most in common

@@ -25,6 +25,7 @@ DEPTH: Final = {kind: place for place, kind in enumerate(AxisType)}  # outermost
 OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)
 REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
 CLOSING: Final = (Ops.REDUCE, Ops.STORE)  # what runs over loops of its own
+FEW: Final = 8  # rounds of a loop that is written out wherever it stands innermost
 RECENT: Final = 32  # kernels whose loops are kept
 
 
@@ -53,6 +54,12 @@ def is_no_load(node: UOp) -> bool:
 def has_known_lengths(ranges: Sequence[UOp]) -> bool:
     """Whether no number of iterations is symbolic."""
     return all(size_of(one) is not None for one in ranges)
+
+
+def has_few_rounds(one: UOp) -> bool:
+    """Whether a loop is so short that it is written out."""
+    size = size_of(one)
+    return size is not None and size <= FEW
 
 
 def values_of(reduction: UOp) -> tuple[UOp, ...]:

@@ -11,7 +11,8 @@ from torpor.ir.uop import UOp
 from torpor.rules.affine import without_constant
 
 INNER: Final = 16  # bytes of the parts of a register within which shuffles are cheapest
-ITEMSIZES: Final = (4, 8)  # bytes of elements of which registers are shuffled one by one
+ITEMSIZES: Final = (4, 8)  # bytes of elements that vectors are shuffled, and masked, one by one of
+SOURCES: Final = 2  # vectors that one shuffle picks from: so many elements apart is near enough
 
 Lane = tuple[UOp, int]  # of a vector
 Spot = tuple[UOp, UOp, tuple[UOp, ...]]  # memory, the part of a position that is no constant, and

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from torpor.base.dtypes import dtypes
+from torpor.base.target import LINE, WORD
 from torpor.ir.infer import Shape, count_of, largest, shape_of
 from torpor.ir.ops import MOVEMENT, Ops, identity
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
-from torpor.schedule.cost import LONG, SMALL, terms_of
+from torpor.schedule.cost import LONG, PARALLEL, SMALL, terms_of
 from torpor.schedule.tile_groups import SHARED_FROM
 
 # A reduction to few elements is cut so that the parts run in parallel. The cut depends on the shape
@@ -23,15 +24,13 @@ SPLIT_FROM: Final = 65536  # elements a result from which a reduction is split
 SPLIT_RESULTS: Final = 64  # results below which it is
 SPLIT_PARTS: Final = 256  # most parts, unless they were longer than PART_MOST
 PART_LEAST: Final = 1024  # fewest elements a part
+LONG_FROM: Final = 8 * PART_LEAST  # elements in a row from which a reduction or a scan is split
 PART_STEP: Final = 64  # parts that do not divide the whole are multiples of it, for vectors
-ROW_LEAST: Final = 16  # fewest elements of known number to be reduced first: a line of memory
 # A sum of n floats, one after the other, is off by up to n / 2 units in the last place, and from
 # 2**24 equal numbers on it stands still. Sums of parts of sums are off by the length of a part.
 PART_MOST: Final = 4096  # most elements a part
 SUM_FROM: Final = 1 << 20  # floats a result from which a sum is split, however many results
 STANDS_STILL: Final = 1 << 24  # ones that a register of float32 adds up before it stands still
-SCAN_FROM: Final = 8192  # elements from which a scan is split
-SCAN_ROWS: Final = 16  # rows below which it is
 
 
 def strip_marker(node: UOp) -> UOp:
@@ -117,7 +116,7 @@ def split_reduction(node: UOp) -> UOp | None:
         return rows_first(node)
     start, stop = max(neighbours(axes), key=lambda g: (math.prod(sizes[g[0] : g[1]]), -g[0]))
     length = math.prod(sizes[start:stop])
-    if length < 8 * PART_LEAST:
+    if length < LONG_FROM:
         return None
     value = apart_if_product(node.src[0])
     outer, inner = along_axes(sizes[start:stop])
@@ -152,7 +151,7 @@ def rows_first(node: UOp) -> UOp | None:
     op, axes = node.arg
     shape = shape_of(node.src[0])
     known = tuple(axis for axis in axes if isinstance(shape[axis], int))
-    if math.prod(largest(shape[axis]) for axis in known) < ROW_LEAST:
+    if math.prod(largest(shape[axis]) for axis in known) < LINE // WORD:  # of memory
         return None
     first = UOp(Ops.REDUCE_AXIS, node.dtype, node.src, (op, known))
     stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), LONG_REDUCTION)
@@ -218,9 +217,9 @@ def split_scan(node: UOp) -> UOp | None:
     (x, initial), (op, axis) = node.src, node.arg
     shape = shape_of(x)
     sizes = [size for size in shape if isinstance(size, int)]
-    if len(sizes) < len(shape) or sizes[axis] < SCAN_FROM:
+    if len(sizes) < len(shape) or sizes[axis] < LONG_FROM:
         return None
-    if math.prod(sizes) // sizes[axis] >= SCAN_ROWS or (parts := scan_parts(sizes[axis])) == 1:
+    if math.prod(sizes) // sizes[axis] >= PARALLEL or (parts := scan_parts(sizes[axis])) == 1:
         return None
     cut = (*sizes[:axis], parts, sizes[axis] // parts, *sizes[axis + 1 :])
     alone = (*sizes[:axis], parts, 1, *sizes[axis + 1 :])

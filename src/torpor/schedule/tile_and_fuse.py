@@ -54,10 +54,6 @@ from torpor.schedule.tiles import (
     without_dead_tiles,
 )
 
-# Bytes of a block: a quarter of the last cache, within these two. From 2 to 16 MiB there is little
-# difference (bench/results/constants.md, bench/results/attention.md), and memory counts too.
-BLOCK: Final = 8 << 20
-LEAST: Final = 2 << 20
 SMALLEST: Final = 16  # blocks of less than such a part of it (512 KiB of 8 MiB) do not pay
 CACHED: Final = 4  # bytes that come from a cache in the time that one takes to memory and back
 
@@ -168,8 +164,11 @@ def by_blocks(
 
 
 def block_bytes(target: Target) -> int:
-    """How large a block should be."""
-    return min(max(target.last_bytes // 4, LEAST), BLOCK)
+    """How large a block should be: a quarter of the last cache, as far as kernels hand on more than
+    this holds. From 2 to 16 MiB there is little difference (bench/results/constants.md,
+    bench/results/attention.md), and memory counts too.
+    """
+    return shared_from(target) // 4
 
 
 def rows_in_block(group: FusionGroup, target: Target, make: MakeBuffer) -> int | None:

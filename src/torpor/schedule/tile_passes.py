@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from torpor.base.target import Target
+from torpor.base.target import WORD, Target
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
@@ -28,7 +28,7 @@ from torpor.schedule.reduction_fission import (
     parameter_of,
 )
 from torpor.schedule.tile_groups import FusionGroup, even_part, read_by, stored_by
-from torpor.schedule.tiles import ITEMSIZE, WIDEST, Launches, once, tiles_of
+from torpor.schedule.tiles import WIDEST, Launches, once, tiles_of
 
 # Columns from which tiles pay in any case: blocks of shorter rows stay in the last cache, and with
 # gradients nothing of them is computed again (bench/results/attention.md).
@@ -192,7 +192,7 @@ def least_columns(target: Target) -> int:
     half of the second cache with, if tiles leave the other half to what they read.
     """
     room = target.cache_bytes // 2
-    return min(LONG, room // (WIDEST * ITEMSIZE)) if room >= ROWS * WIDE * ITEMSIZE else LONG
+    return min(LONG, room // (WIDEST * WORD)) if room >= ROWS * WIDE * WORD else LONG
 
 
 def rows_of_tiles(group: FusionGroup, make: MakeBuffer, target: Target) -> int | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final, NamedTuple
 
-from torpor.base.target import Target
+from torpor.base.target import WORD, Target
 from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.uop import UOp
@@ -31,7 +31,6 @@ PARTS: Final = 8  # tiles of a row, and blocks of the rows: more save more, and 
 WIDEST: Final = 128  # columns of a tile, and rows of a block, from which more parts do enough each
 FEWEST: Final = 4  # tiles of a row: with fewer a mask leaves out less than a quarter
 NARROWEST: Final = 4  # vectors of columns in a tile, by choice
-ITEMSIZE: Final = 4  # bytes of a column of such vectors, as a rule
 
 Round = dict[str, int]
 Rounds = Callable[[tuple[int, ...]], Sequence[Round]]
@@ -213,7 +212,7 @@ def tiles_of(
     """The tiles of a row (of whole vectors, about `widest` columns at most; `counts` and
     `loops` as in `Tiles`), with the conditions by which some are left out; None without tiles.
     """
-    width = tile_width(columns.width, target.lanes(ITEMSIZE), widest)
+    width = tile_width(columns.width, target.lanes(WORD), widest)
     if not width:
         return None
     found = [c for c in conditions(columns) if needless(columns, c)]

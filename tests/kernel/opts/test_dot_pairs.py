@@ -101,7 +101,7 @@ def test_several_reduce_axes_and_what_follows_the_sum():
     np.testing.assert_array_equal(result.numpy(), want.astype(np.float32) * np.float32(0.5))
 
 
-@pytest.mark.parametrize(("rows", "many"), [(2, 0), (8, 0), (24, 1), (256, 1)])
+@pytest.mark.parametrize(("rows", "many"), [(2, 0), (4, 0), (24, 1), (256, 1)])
 def test_few_rows_with_rows_of_a_matrix_are_left_alone(rows, many):
     """A word that is in few products costs more to put together than it saves."""
     a, b = Tensor.empty(rows, 512, dtype=dtypes.int8), Tensor.empty(512, 512, dtype=dtypes.int8)

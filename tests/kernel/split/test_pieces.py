@@ -7,7 +7,8 @@ import torpor
 from torpor import Tensor, cat, jit
 from torpor.ir.ops import Ops
 from torpor.ir.records import OptOps
-from torpor.kernel.split.pieces import MOST, WORTH
+from torpor.kernel.choose.nest import MOST_PARTS
+from torpor.kernel.split.pieces import WORTH
 
 RANDOM = np.random.default_rng(0)
 A, B = (RANDOM.standard_normal((90, 3, 257), np.float32) for _ in range(2))
@@ -32,7 +33,7 @@ def kernels(tensor: Tensor) -> list:
     ids=["rows", "middle", "three", "stack", "border", "last axis", "turned", "too many"],
 )
 def test_each_part_is_a_kernel_without_conditions(made, expected, count: int) -> None:
-    assert expected.nbytes >= WORTH and MOST == 4
+    assert expected.nbytes >= WORTH and MOST_PARTS == 4
     a, b = Tensor(A), Tensor(B)
     found = made(a, b)
     asts = kernels(found)

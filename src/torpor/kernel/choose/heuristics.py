@@ -6,15 +6,20 @@ from collections.abc import Sequence
 
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
-from torpor.kernel.access import passes_caches
-from torpor.kernel.choose.columns import tile_columns
-from torpor.kernel.choose.matrices import tile_matrices
-from torpor.kernel.choose.nest import WOVEN, nest_lanes, pass_lanes
-from torpor.kernel.choose.products import tile_contraction, tile_words
+from torpor.kernel.choose.nest import nest_lanes, pass_lanes
+from torpor.kernel.choose.products import tile_products
 from torpor.kernel.choose.reuse import read_once
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.choose.transpose import tile_transpose
-from torpor.kernel.choose.vectors import Facts, attempt, is_short, thread_rest, unroll_short
+from torpor.kernel.choose.vectors import (
+    WOVEN,
+    Facts,
+    attempt,
+    is_short,
+    stream_out,
+    thread_rest,
+    unroll_short,
+)
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import OUTPUTS, iterations, kind_of, size_of
 
@@ -59,13 +64,11 @@ def for_processor(kernel: Kernel) -> None:
     if any(kind_of(r) is AxisType.SERIAL for r in kernel.axes):
         beside_steps(kernel)
         return
-    if tile_matrices(kernel) or tile_words(kernel):
-        return
-    if tile_contraction(kernel) or tile_columns(kernel):
+    if tile_products(kernel):
         return
     if not tile_transpose(kernel):
         along_lanes(kernel)
-    stream_out(kernel)
+        stream_out(kernel)
 
 
 def along_lanes(kernel: Kernel) -> None:
@@ -76,12 +79,6 @@ def along_lanes(kernel: Kernel) -> None:
         nest_lanes(kernel)
     elif not pass_lanes(kernel):
         row_lanes(kernel)
-
-
-def stream_out(kernel: Kernel) -> None:
-    """More output than the caches hold goes past them."""
-    if passes_caches(kernel.ast, kernel.target):
-        attempt(kernel, Opt(OptOps.STREAM))
 
 
 def thread_outermost(kernel: Kernel) -> None:

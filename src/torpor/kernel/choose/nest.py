@@ -15,7 +15,7 @@ from torpor.kernel.choose.reuse import reuse_axes
 from torpor.kernel.choose.rows import cut_lengths, row_lanes
 from torpor.kernel.choose.slides import short_rows, slide, sum_rows, tile_windows
 from torpor.kernel.choose.vectors import (
-    SMALL_LOOP,
+    WOVEN,
     Facts,
     attempt,
     copies_of,
@@ -30,15 +30,22 @@ from torpor.kernel.choose.vectors import (
     vector_amount,
     write_lane,
 )
+from torpor.kernel.cost import SUMS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.split import boundaries
-from torpor.kernel.ranges import OUTPUTS, REDUCES, find_loops, kind_of, number_of, size_of
+from torpor.kernel.ranges import (
+    OUTPUTS,
+    REDUCES,
+    find_loops,
+    has_few_rounds,
+    kind_of,
+    number_of,
+    size_of,
+)
 
-OPERANDS: Final = 6  # registers that sums leave to operands and masks
+OPERANDS: Final = 4  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own, one for their rests each
 LOST: Final = 8  # one in so many elements may be in no whole vector
-COLUMNS: Final = 8  # vectors of columns that passes go down side by side
-WOVEN: Final = 4  # results side by side, at most, of which each is a lane of another vector
 ROWS_ALONG: Final = 4  # of an operand, that are summed along and share what else is read
 
 
@@ -103,9 +110,9 @@ def write_between(kernel: Kernel) -> None:
 
 def is_stack(kernel: Kernel, found: Sequence[Access], short: UOp) -> bool:
     """Whether each place of a short axis has a value of its own, and all are made of the same."""
-    size = size_of(short) or 0
     same = all(a.stride(short) == 0 for a in found if not a.is_store)
-    return same and 1 < size <= SMALL_LOOP and len(boundaries(kernel.ast, short)) == size - 1
+    parts = len(boundaries(kernel.ast, short)) + 1
+    return same and has_few_rounds(short) and parts == size_of(short) and parts > 1
 
 
 def is_between(found: Sequence[Access], short: UOp, one: UOp) -> bool:
@@ -130,10 +137,10 @@ def pass_lanes(kernel: Kernel) -> bool:
     lane = best_lane(facts)
     if lane is None or kind_of(lane) in REDUCES:
         return False
-    short = all((size_of(r) or SMALL_LOOP + 1) <= SMALL_LOOP for r in kernel.reduce_axes)
+    short = all(map(has_few_rounds, kernel.reduce_axes))
     if any(kind_of(r) is AxisType.LOOP for r in (kernel.axes if short else [lane])):
         return False
-    most = min(COLUMNS, (size_of(lane) or 1) // (2 * facts.lanes))
+    most = min(SUMS, (size_of(lane) or 1) // (2 * facts.lanes))
     write_lane(facts, lane, 1 if short else max(1, most))
     thread_rest(kernel)
     if short:
@@ -249,7 +256,7 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
     outputs = [r for r in rows if copies_of(r, ROWS_ALONG) > 1]
     amount = vector_amount(facts, lane, 1 if outputs else 4)
     if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
-        room = kernel.target.registers - 4
+        room = kernel.target.registers - OPERANDS
         for one in outputs:
             room //= tile_axis(kernel, one, min(room, ROWS_ALONG), ROWS_ALONG)
     thread_rest(kernel)

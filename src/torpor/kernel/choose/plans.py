@@ -15,30 +15,28 @@ from torpor.base.target import LINE, Fragment, Target
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel import cost
-from torpor.kernel.access import NEAR
 from torpor.kernel.choose.columns import find_columns
 from torpor.kernel.choose.roles import Roles, find_roles
 from torpor.kernel.choose.tiling import (
+    REUSE,
     Outlook,
     Plan,
     Setting,
     Tile,
     depth_loops,
     outer_loops,
-    read,
     setting_of,
     step_cycles,
 )
 from torpor.kernel.choose.vectors import SPARE
-from torpor.kernel.cost import Loop, Nest
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import has_known_lengths, iterations, size_of
+from torpor.kernel.shuffles import SOURCES
 
 PANELS_SHARE: Final = 2 / 3  # of packed memory that lanes may take; rows take the rest
 DEPTH: Final = 512  # steps of a block of the sum, at most, a choice
 HEIGHTS: Final = (32, 96, 256)  # rows of a block that are tried, a choice
-REUSE: Final = 16  # rows that share a packed tile, below which sums are computed otherwise
-REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
+REUSE_WINDOWS: Final = 3  # uses of what is copied, where windows share it too
 KEPT: Final = 512  # kernels whose plans are kept: several rooms ask for the same ones
 RECENT: dict[tuple[UOp, Target, UOp | None], list[tuple[float, Plan]]] = {}
 WITHIN: Final = (
@@ -71,9 +69,8 @@ def ranked(kernel: Kernel, words: UOp | None) -> list[tuple[float, Plan]]:
     if not ways:
         return []
     at = setting_of(kernel, words)
-    otherwise = min(along_sums(roles, at) for roles in ways)
-    if find_columns(kernel) is not None:
-        otherwise = min(otherwise, *(down_columns(roles, at) for roles in ways))
+    columns = ways if find_columns(kernel) is not None else ()
+    otherwise = min((down_columns(roles, at) for roles in columns), default=inf)
     tiles = {roles: shapes(roles, at) for roles in ways if is_shared(roles, at)}
     found: dict[Plan, float] = {}
     first = 1 if at.fragment is None else None  # of matrices all, which fit blocks or do not
@@ -203,7 +200,7 @@ def unpacked(plan: Plan, at: Setting) -> Iterator[Plan]:
 
 def are_vectors(roles: Roles) -> bool:
     """Whether what runs along the lanes is read as vectors where it is: else none are formed."""
-    return 0 < abs(roles.lead.stride(roles.lane) or 0) <= NEAR
+    return 0 < abs(roles.lead.stride(roles.lane) or 0) <= SOURCES
 
 
 def has_loop(plan: Plan) -> bool:
@@ -235,30 +232,6 @@ def depths(plan: Plan, at: Setting) -> Iterator[Plan]:
 def packed_room(at: Setting) -> int:
     """Bytes for lanes that are packed."""
     return int(at.target.stage_bytes * PANELS_SHARE)
-
-
-def along_sums(roles: Roles, at: Setting) -> float:
-    """Seconds where vectors run along the sum, and a few results of both axes share what is read:
-    what is left to those who choose opts for other sums.
-    """
-    summed = roles.sums[-1]
-    if roles.lead.stride(summed) != 1 or roles.other.stride(summed) != 1:
-        return inf
-    row, lane = roles.rows[-1], roles.lane
-    high, wide = (next(n for n in (4, 3, 2, 1) if (size_of(r) or 1) % n == 0) for r in (row, lane))
-    length = iterations([summed])
-    steps = min(at.width, length)
-    loops = [Loop(r, size_of(r) or 1) for r in (*roles.around, *roles.rows[:-1])]
-    loops += [Loop(row, roles.height // high, high), Loop(lane, roles.lanes // wide, wide)]
-    blocks = prod(loop.rounds for loop in loops)
-    loops += [Loop(r, iterations([r]), 1, summed=True) for r in roles.sums[:-1]]
-    loops.append(Loop(summed, ceil(length / steps), steps, summed=True))
-    loops += [Loop(row, high, 1, True), Loop(lane, wide, 1, True), Loop(summed, steps, 1, True)]
-    streams = (*read(roles.lead, loops), *read(roles.other, loops))
-    results = iterations(roles.order())
-    ends = results * steps * cost.MOVED / at.target.clock
-    nest = Nest(tuple(loops), streams, len(loops) - 1, at.instructions)
-    return cost.seconds([nest], at.target, blocks) + ends
 
 
 def down_columns(roles: Roles, at: Setting) -> float:

@@ -2,70 +2,55 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Sequence
+from math import inf
+from operator import itemgetter
 from typing import Final
 
-from torpor.base.target import WORD, Fragment, Target
+from torpor.base.target import WORD, Fragment
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.choose.columns import tile_columns
-from torpor.kernel.choose.plans import REUSE, best_plans
 from torpor.kernel.choose.registers import cut_apart, stage_over, write_rows
 from torpor.kernel.choose.roles import RESULTS, position_of, put_in_order
 from torpor.kernel.choose.slides import copy_rows
 from torpor.kernel.choose.tiling import Plan
-from torpor.kernel.choose.vectors import WRITTEN_OUT, attempt, attempt_all
+from torpor.kernel.choose.vectors import WRITTEN_OUT, attempt_all
+from torpor.kernel.choose.ways import ways
 from torpor.kernel.estimate import copies
-from torpor.kernel.opts.dot import Products, find_products, parts_of
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import direct_loads
-from torpor.kernel.ranges import closed_by, iterations, kind_of, nesting, number_of, size_of
+from torpor.kernel.ranges import closed_by, kind_of, nesting, number_of, size_of
 
-TERMS: Final = (4, 2)  # of a DOT
-WORTH: Final = 1.25  # times quicker that sums of words are predicted to be
 PUT_TOGETHER: Final = 2  # times the instructions of others that words of several parts take
 TRIED: Final = 4  # plans that are tried where opts of better ones are refused
 
 
-def tile_contraction(kernel: Kernel) -> bool:
-    """Choose opts for a kernel that sums products, if a plan for that is predicted to be the
-    quickest way; says whether there is one.
+def tile_products(kernel: Kernel) -> bool:
+    """Choose opts for a kernel that sums products, by the plan that is predicted to be quickest of
+    all ways to multiply, matrices before words; or for one that sums down columns, of which two
+    rows make words as quickly as they become int32. Says whether it is one of them.
     """
-    return any(
-        attempt_all(kernel, kernel, apply_plan, plan) for _, plan in best_plans(kernel)[:TRIED]
-    )
-
-
-def tile_words(kernel: Kernel) -> bool:
-    """Sums of products of small integers several terms at a time, along the first reduce axis that
-    suits: worth it where both operands are packed, so that many products share a word; and where a
-    matrix is read down its columns, two of whose rows make words as quickly as they become int32.
-    """
-    found = find_products(kernel.ast) if kernel.target.dots else None
-    ways = [n for n in TERMS if found is not None and has_dot(kernel.target, found, n)]
-    for terms, position in product(ways, range(len(kernel.reduce_axes))):
-        trial = kernel.copy()
-        if not attempt(trial, Opt(OptOps.DOT, position, terms)):
-            continue
-        columns = terms == min(TERMS) and tile_columns(trial)
-        if columns or (shares_words(kernel, trial) and tile_contraction(trial)):
-            kernel.become(trial)
+    made = [*ways(kernel)]
+    pairs = [way.kernel for way in made if way.is_pairs]
+    plain = min((taken for taken, _ in made[0].plans()[:1]), default=inf)
+    found = [
+        (way.fragment is None, taken, way, plan)
+        for way in made
+        for taken, plan in way.plans()[:TRIED]
+        if way.fragment is None or taken < plain
+    ]
+    for _, _, way, plan in sorted(found, key=itemgetter(0, 1)):
+        if way.fragment is None and down_columns(kernel, pairs):
             return True
-    return False
+        if attempt_all(kernel, way.kernel, apply_plan, plan, way.fragment):
+            return True
+    return down_columns(kernel, [*pairs, kernel])
 
 
-def has_dot(target: Target, found: Products, terms: int) -> bool:
-    """Whether a vector instruction takes so many terms."""
-    formats = parts_of(target, found, terms)
-    return formats is not None and tuple(sorted(form.name for form in formats)) in target.dots
-
-
-def shares_words(kernel: Kernel, trial: Kernel) -> bool:
-    """Whether so many products share each word of both operands that making them pays."""
-    found, plain = best_plans(trial)[:1], best_plans(kernel)[:1]
-    roles = [plan.roles for _, plan in found]
-    shared = any(min(iterations(one.rows), one.lanes) >= REUSE for one in roles)
-    return shared and (not plain or found[0][0] * WORTH < plain[0][0])
+def down_columns(kernel: Kernel, some: Sequence[Kernel]) -> bool:
+    """Have the kernel become the first of some that sums down columns; says whether one does."""
+    return any(attempt_all(kernel, one, tile_columns) for one in some)
 
 
 def apply_plan(kernel: Kernel, plan: Plan, fragment: Fragment | None = None) -> bool:

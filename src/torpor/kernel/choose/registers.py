@@ -8,15 +8,15 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
-from torpor.kernel.choose.tiling import BESIDE, UNROLLED
+from torpor.kernel.choose.tiling import REUSE, UNROLLED
 from torpor.kernel.choose.vectors import attempt
+from torpor.kernel.cost import SUMS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import coefficients, operands, tile_of
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number_of, size_of
+from torpor.kernel.shuffles import SOURCES
 
 COPY_SHORT: Final = 16  # rounds, by choice, of a copy without whole vectors that are written out
-PAIR: Final = 2  # bytes whose products are added in one instruction
-ROUNDS_LEAST: Final = 16  # rounds from which a value is worth computing as vectors before them
 
 
 def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
@@ -42,8 +42,8 @@ def write_rows(kernel: Kernel, row: int, rows: int, vectors: int = 1) -> list[UO
         if place is not None and most > 1:
             kernel.apply_opt(Opt(OptOps.UPCAST, place, most))
             made.append(kernel.axes[-1])
-    if rows * vectors >= BESIDE:
-        return made
+    if rows * vectors >= SUMS:
+        return made  # steps that are written out take as long, and twice as long to compile
     for number, one in reversed(list(enumerate(kernel.reduce_axes))):
         if (size_of(one) or 1) % UNROLLED == 0 and is_innermost(kernel, one):
             kernel.apply_opt(Opt(OptOps.UNROLL, number, UNROLLED))
@@ -75,7 +75,7 @@ def stage_over(kernel: Kernel, level: int, one: UOp, most: int) -> bool:
 
 def is_paired(access: Access, one: UOp) -> bool:
     """Whether neighbours along an axis are every second byte, as of pairs that words are of."""
-    return access.itemsize == 1 and access.stride(one) == PAIR and access.is_near(one)
+    return access.itemsize == 1 and access.stride(one) == SOURCES and access.is_near(one)
 
 
 def write_copy(kernel: Kernel, before: set[int]) -> None:
@@ -105,7 +105,7 @@ def stage_coefficients(kernel: Kernel) -> None:
     """
     outer = [r for r in kernel.axes if kind_of(r) in (AxisType.THREAD, AxisType.GLOBAL)]
     inner = [r for r in kernel.axes if kind_of(r) is AxisType.REDUCE]
-    if len(inner) != 1 or (size_of(inner[0]) or 0) < ROUNDS_LEAST or not outer:
+    if len(inner) != 1 or (size_of(inner[0]) or 0) < REUSE or not outer:
         return
     level = kernel.axes.index(outer[-1])
     while any(inner[0] in find_loops(kernel.ast).free[v] for v in coefficients(kernel.ast)):

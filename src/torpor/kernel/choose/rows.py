@@ -10,7 +10,6 @@ from torpor.ir.ops import TRANSCENDENTAL, AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.vectors import (
-    SUMS,
     Facts,
     attempt,
     maskable,
@@ -23,13 +22,12 @@ from torpor.kernel.choose.vectors import (
     vector_amount,
     write_lane,
 )
+from torpor.kernel.cost import SUMS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import operands, tile_of, twins
 from torpor.kernel.ranges import find_loops, kind_of, number_of, size_of
 
-STEP_VECTORS: Final = 8  # most vectors side by side in a loop whose steps run in order
 STORES: Final = 4  # vectors stored in a round of a loop
-DEAR: Final = 2  # times as few of both where functions crowd the registers
 
 
 def has_passes(kernel: Kernel) -> bool:
@@ -51,13 +49,13 @@ def beside_steps(kernel: Kernel) -> None:
     if lane is not None and facts.score(lane) > 0:
         beside_it = [a.itemsize for a in facts.accesses if a.stride(lane) != 0]
         facts = replace(facts, lanes=kernel.target.lanes(max(beside_it)))
-        write_lane(facts, lane, STEP_VECTORS)
+        write_lane(facts, lane, SUMS)
         thread_rest(kernel)
         return
     if any(n.op is Ops.SCAN for n in kernel.ast.toposort()):
         tile = max(beside, key=lambda r: size_of(r) or 0, default=None)
         if tile is not None:  # several at once, so that additions do not wait for each other
-            tile_axis(kernel, tile, STEP_VECTORS)
+            tile_axis(kernel, tile, SUMS)
     row_lanes(kernel)
 
 
@@ -91,7 +89,6 @@ def cut_lengths(kernel: Kernel) -> bool:
     """Loops of symbolic length over what lies in a row become loops over blocks of it, of which
     each has vectors, and what is left gets masked ones. Says whether there are any.
     """
-    part = DEAR if any(n.op in TRANSCENDENTAL for n in kernel.ast.toposort()) else 1
     numbers = {number_of(r) for r in kernel.axes if size_of(r) is None}
     cut = False
     for number in sorted(numbers):
@@ -99,7 +96,7 @@ def cut_lengths(kernel: Kernel) -> bool:
         one = next(r for r in kernel.axes if number_of(r) == number)
         if kind_of(one) not in (AxisType.LOOP, AxisType.REDUCE) or not reads_rows(facts, one):
             continue
-        position, block = kernel.axes.index(one), facts.lanes * STORES // part
+        position, block = kernel.axes.index(one), facts.lanes * STORES
         if attempt(kernel, Opt(OptOps.PARTITION, position, block)):
             cut = True
             mask_rest(Facts.of(kernel), numbers)
@@ -143,13 +140,12 @@ def write_row(facts: Facts, one: UOp) -> None:
     facts = replace(facts, lanes=kernel.target.lanes(max(along)))
     if (size_of(one) or 1) % facts.lanes and not paddable(facts, one):
         return
-    part = DEAR if any(n.op in TRANSCENDENTAL for n in kernel.ast.toposort()) else 1
-    one = whole_part(facts, one, SUMS // part)
+    one = whole_part(facts, one, SUMS)
     if kind_of(one) is not AxisType.REDUCE:
-        write_lane(facts, one, STORES // part)
+        write_lane(facts, one, STORES)
     elif reducible(kernel, one):
         one = pad_lane(facts, one)
-        amount = vector_amount(facts, one, SUMS // part)
+        amount = vector_amount(facts, one, SUMS)
         attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), amount))
 
 

@@ -24,8 +24,7 @@ from torpor.kernel.choose.registers import cut_apart
 from torpor.kernel.choose.reuse import COPIES, overlap, reuse_axes
 from torpor.kernel.choose.roles import axes_of_results
 from torpor.kernel.choose.vectors import (
-    SMALL_LOOP,
-    SUMS,
+    WOVEN,
     Facts,
     attempt,
     attempt_all,
@@ -35,17 +34,24 @@ from torpor.kernel.choose.vectors import (
     thread_rest,
     tile_axis,
 )
+from torpor.kernel.cost import SUMS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import direct_loads, reach
-from torpor.kernel.ranges import OUTPUTS, find_loops, iterations, kind_of, number_of, size_of
+from torpor.kernel.ranges import (
+    OUTPUTS,
+    find_loops,
+    has_few_rounds,
+    iterations,
+    kind_of,
+    number_of,
+    size_of,
+)
 
 PRODUCTS_WRITTEN: Final = 400  # products of vectors that are written out, at most, of a tile
 ROWS_WRITTEN: Final = 256  # and of rows that are not copied, whose ends are masked
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
 VECTORS_COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
-PHASES: Final = 4  # rows of places a step apart that are copied together, at most
-SHARE_LOADED: Final = 0.4  # of what rows load, from which it pays to load it once, out of order
 ROWS_LEAST: Final = 4  # of a sum over images: fewer than that written out together gain nothing
 
 
@@ -173,7 +179,7 @@ def copy_rows(kernel: Kernel, level: int, number: int) -> None:
     else:
         write_ends(kernel, kernel.axes.index(last), lanes)
     for one in loops[:-1]:
-        if (size_of(one) or 1) <= PHASES:
+        if (size_of(one) or 1) <= WOVEN:
             kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(one), 0))
 
 
@@ -207,18 +213,17 @@ def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
     of a row are few.
     """
     kernel = facts.kernel
-    shared = max((overlap(kernel, a, one) for one in reused[:1] for a in facts.accesses), default=0)
-    if not shared:
+    if not any(overlap(kernel, a, one) for one in reused[:1] for a in facts.accesses):
         return False
-    if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
+    if not all(map(has_few_rounds, kernel.reduce_axes)):
         return False
     vectors = -(-(size_of(lane) or ROWS_WRITTEN) // facts.lanes)
     written = [r for r in kernel.axes if kind_of(r) is AxisType.UPCAST]
     products = vectors * iterations((*kernel.reduce_axes, *written))
     if products > ROWS_WRITTEN:
         return False
-    rows = ROWS_WRITTEN // products if shared >= SHARE_LOADED else 1
-    write_sums(kernel, pad_lane(facts, lane, whole_rows=True), reused[0], rows)
+    row = pad_lane(facts, lane, whole_rows=True)
+    write_sums(kernel, row, reused[0], ROWS_WRITTEN // products)
     return True
 
 

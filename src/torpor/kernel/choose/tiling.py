@@ -26,10 +26,8 @@ from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import find_loops, iterations, size_of
 from torpor.rules.affine import strides_of
 
-# Multiply-adds of a step, from which a loop counts beside them; written out, such steps take as
-# long, and twice as long to compile.
-BESIDE: Final = 8
 NO_PACES: Final[Mapping[Any, int]] = {}
+REUSE: Final = 16  # uses of each value, from which it pays to compute or to copy it before
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
 
 
@@ -196,7 +194,7 @@ def products(plan: Plan, at: Setting, around: Sequence[Loop], inner: int) -> Nes
     height, panel = plan.together or plan.height, plan.tile.panel
     count = ceil(height / plan.tile.rows)
     high = plan.tile.rows if at.fragment is not None else ceil(height / count)
-    sums = summed_loops(plan, at, UNROLLED if high * panel < BESIDE * at.width else 1)
+    sums = summed_loops(plan, at, UNROLLED if high * panel < cost.SUMS * at.width else 1)
     loops = [*around, *rows_around(plan)]
     loops += [Loop(row, count, high), Loop(lane, plan.panels, panel)]
     loops += [loop for loop in sums if not loop.written]

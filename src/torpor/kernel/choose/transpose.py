@@ -14,7 +14,7 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.choose.registers import cut_apart
 from torpor.kernel.choose.roles import position_of
-from torpor.kernel.choose.vectors import attempt
+from torpor.kernel.choose.vectors import attempt, stream_out
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size_of
 
@@ -52,6 +52,8 @@ def tile_transpose(kernel: Kernel) -> bool:
     for position in range(len(kernel.axes)):  # not one that some part does not run over
         if attempt(kernel, Opt(OptOps.THREAD, position, 0)):
             break
+    if whole:  # parts of lines past the caches take half as long again
+        stream_out(kernel)
     return True
 
 

@@ -12,21 +12,27 @@ from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import Access, accesses
+from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.choose.reuse import COPIES
 from torpor.kernel.estimate import copies
 from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, size_of
+from torpor.kernel.ranges import (
+    closed_by,
+    find_loops,
+    has_few_rounds,
+    iterations,
+    kind_of,
+    size_of,
+)
+from torpor.kernel.shuffles import ITEMSIZES
 
 COPIES_REPEATED: Final = 4  # of an axis of symbolic length: as many less one may be in vain
-SUMS: Final = 8  # sums side by side: an addition takes 3 to 4 cycles, and two run at once
-SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
+WOVEN: Final = 4  # places side by side, at most, of which each is a lane of another vector
 NARROW: Final = 4  # lanes of the narrowest vectors: float32 in 128 bits, which all targets have
 WRITTEN_OUT: Final = 2048  # vectors: two instructions each, of 8 bytes, fill a cache of 32 KB
-MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,7 @@ def paddable(facts: Facts, one: UOp, whole_rows: bool = False) -> bool:
 def maskable(facts: Facts, one: UOp, whole_rows: bool = False) -> bool:
     """Whether vector instructions can mask what moves along an axis; see `paddable`."""
     return all(
-        a.itemsize in MASKABLE
+        a.itemsize in ITEMSIZES
         and (a.stride(one) == 1 or (whole_rows and (a.is_near(one) or is_stored_apart(a, one))))
         for a in facts.accesses
         if a.stride(one) != 0
@@ -195,6 +201,12 @@ def copies_of(one: UOp, most: int) -> int:
     return max(n for n in range(1, max(most, 1) + 1) if size % n == 0)
 
 
+def stream_out(kernel: Kernel) -> None:
+    """More output than the caches hold goes past them."""
+    if passes_caches(kernel.ast, kernel.target):
+        attempt(kernel, Opt(OptOps.STREAM))
+
+
 def thread_rest(kernel: Kernel) -> None:
     """After vectors were cut off: what is left of the first axis for the threads."""
     axes = kernel.axes
@@ -224,7 +236,7 @@ def unroll_whole(kernel: Kernel) -> int:
         size = size_of(one)
         if kind_of(one) is not AxisType.REDUCE or size is None:
             continue
-        if size > SMALL_LOOP or body * size > CODE_LIMIT:
+        if not has_few_rounds(one) or body * size > CODE_LIMIT:
             break  # copies of what is around a loop share nothing
         attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), 0))
         body *= size

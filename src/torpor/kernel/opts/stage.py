@@ -9,11 +9,13 @@ from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import place
+from torpor.kernel.lanes import WIDEST
 from torpor.kernel.ranges import (
     WRITTEN,
     Loops,
     closed_by,
     find_loops,
+    has_few_rounds,
     is_no_load,
     iterations,
     kind_of,
@@ -22,9 +24,7 @@ from torpor.kernel.ranges import (
 )
 from torpor.rules.affine import strides_read
 
-ROUNDS_WRITTEN: Final = 8  # rounds, by choice, of a copying loop that are written out
 PRODUCTS: Final = (Ops.MUL, Ops.DOT)
-BLOCK: Final = 16  # rows, by choice, transposed in registers at once: lanes of a wide vector
 
 
 class Tile(NamedTuple):
@@ -164,7 +164,7 @@ def tile_of(root: UOp, value: UOp, level: UOp, single: bool = False) -> Tile:
 
 def is_words(one: UOp) -> bool:
     """Whether an axis is what rows of matrices run along, which lie in a row then."""
-    return kind_of(one) is AxisType.UNROLL and (size_of(one) or 1) >= BLOCK
+    return kind_of(one) is AxisType.UNROLL and (size_of(one) or 1) >= WIDEST
 
 
 def stage(root: UOp, tile: Tile, number: int) -> UOp:
@@ -200,10 +200,10 @@ def copied(tile: Tile, fresh: int) -> Tile:
         number, kind, size = fresh + order.index(one), copy_kind(one, one in last), size_of(one)
         kind = AxisType.LOOP if in_rows and one in written[:-1] else kind
         turned = kind in WRITTEN and reaches[one] > 1 in reaches.values()
-        if turned and size and size > BLOCK and size % BLOCK == 0:
-            block = UOp.range(BLOCK, number + len(order), kind)
-            outer = UOp.range(size // BLOCK, number, AxisType.LOOP)
-            places.append(outer * BLOCK + block)
+        if turned and size and size > WIDEST and size % WIDEST == 0:
+            block = UOp.range(WIDEST, number + len(order), kind)
+            outer = UOp.range(size // WIDEST, number, AxisType.LOOP)
+            places.append(outer * WIDEST + block)
             copies += [outer, block]
         else:
             copies.append(UOp.range(one.src[0], number, kind))
@@ -233,6 +233,5 @@ def copy_kind(one: UOp, last: bool) -> AxisType:
     """What a loop over this axis is in the copy: written out where it is in the kernel, and where
     it is the innermost and short.
     """
-    size = size_of(one)
-    short = last and size is not None and size <= ROUNDS_WRITTEN
+    short = last and has_few_rounds(one)
     return AxisType.UPCAST if short or kind_of(one) in WRITTEN else AxisType.LOOP

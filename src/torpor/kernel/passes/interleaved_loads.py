@@ -21,11 +21,9 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.passes.unroll import shifted
-from torpor.kernel.shuffles import ITEMSIZES, Lane, Spot, gathered, is_column, spot_of
+from torpor.kernel.shuffles import ITEMSIZES, SOURCES, Lane, Spot, gathered, is_column, spot_of
 from torpor.rules.decided import is_never
 
-GAP: Final = 2  # elements from one to the next, up to which both are in one row
-SOURCES: Final = 2  # vectors that one shuffle picks from
 PICKED: Final = (1, *ITEMSIZES)  # bytes of elements of which vectors are shuffled
 
 Wanted = dict[tuple[Spot, int], dict[int, UOp]]  # by spot and width the elements, by their shift
@@ -121,10 +119,10 @@ def in_runs(spot: Spot, loads: dict[int, UOp], width: int) -> dict[int, Lane]:
 
 
 def runs_of(shifts: Iterable[int]) -> list[list[int]]:
-    """The numbers in order, cut where neighbours are further apart than GAP."""
+    """The numbers in order, cut where neighbours are too far apart for one row."""
     runs: list[list[int]] = []
     for shift in sorted(shifts):
-        if runs and shift - runs[-1][-1] <= GAP:
+        if runs and shift - runs[-1][-1] <= SOURCES:
             runs[-1].append(shift)
         else:
             runs.append([shift])

@@ -12,6 +12,7 @@ from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.kernel.cost import SUMS
 from torpor.kernel.passes.factors import factored, term_of
 from torpor.kernel.ranges import closed_by, find_loops, size_of
 from torpor.rules.affine import affine, strides_of, without_constant
@@ -19,7 +20,6 @@ from torpor.rules.decided import is_never
 from torpor.rules.linear import term_by_term
 
 Values = tuple[int, ...]
-INDEPENDENT: Final = 8  # accumulators that hide the latency of an addition on current CPUs
 CHAIN: Final = 8  # most products that are added one after the other: each waits for the one before
 
 
@@ -120,9 +120,9 @@ class _Unroller:
             outputs *= self.sizes[one]
         if not kept:
             return combine(node.arg, in_chains(node.arg, copies, outputs))
-        if len(copies) == 1 or outputs >= INDEPENDENT:
+        if len(copies) == 1 or outputs >= SUMS:
             return UOp(Ops.REDUCE, node.dtype, (*copies, *kept), node.arg)
-        own = min(len(copies), INDEPENDENT // outputs)
+        own = min(len(copies), SUMS // outputs)
         groups = [copies[start::own] for start in range(own)]
         sums = [UOp(Ops.REDUCE, node.dtype, (*group, *kept), node.arg) for group in groups]
         return combine(node.arg, sums)
@@ -181,7 +181,7 @@ def in_chains(op: Ops, values: Sequence[UOp], beside: int = 1) -> Sequence[UOp]:
     """
     if op is not Ops.ADD or any(value.op not in (Ops.MUL, Ops.DOT) for value in values):
         return values
-    chains = 1 if beside >= INDEPENDENT else -(-len(values) // CHAIN)
+    chains = 1 if beside >= SUMS else -(-len(values) // CHAIN)
     return [functools.reduce(add, values[start::chains]) for start in range(chains)]
 
 

@@ -15,10 +15,10 @@ from torpor.base.target import Target
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
+from torpor.kernel.choose.tiling import REUSE
 from torpor.kernel.ranges import Ranges, closed_by, find_loops, iterations, nesting, size_of
 from torpor.kernel.split.several import Parted, parted, stored_apart
 
-USES: Final = 16  # of each value that is checked, at least
 # Bytes stored, as for results that are written over the last ones (`capture/successor.py`): 1024
 # rows of 384 numbers take 0.7 of the time.
 LARGE: Final = 3 << 19
@@ -33,7 +33,7 @@ def checked_ahead(ast: UOp, target: Target) -> Parted | None:
     free = find_loops(ast).free[check]
     if any(n.op in (Ops.REDUCE, Ops.SCAN) or is_written(n, ast) for n in check.toposort()):
         return None
-    if uses(ast, check, free) < USES or stored_bytes(ast) < LARGE:
+    if uses(ast, check, free) < REUSE or stored_bytes(ast) < LARGE:
         return None
     checks, read = stored_apart(check, sorted(free, key=nesting))
     return parted(checks, ast.substitute({check: read}), "checked first")

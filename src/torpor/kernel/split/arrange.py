@@ -25,10 +25,10 @@ from torpor.base.target import Target
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.choose.matrices import fragment_for, least_seconds
 from torpor.kernel.choose.plans import best_plans
 from torpor.kernel.choose.roles import Operand, find_factors
-from torpor.kernel.choose.tiling import copy_seconds
+from torpor.kernel.choose.tiling import REUSE, copy_seconds
+from torpor.kernel.choose.ways import fragment_for, least_seconds
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import loads_of
@@ -45,7 +45,6 @@ from torpor.kernel.split.several import Parted, parted, stored_apart
 from torpor.rules.affine import strides_of
 
 PRODUCTS_WORTH: Final = 1 << 22  # products from which another kernel pays
-USES: Final = 16  # products, at least, that each element of an operand is a factor of
 GAIN: Final = 1.05  # times faster that a product has to be on a copy
 # The same of an operand that might as well be read where it lies: more than the estimates of the
 # two ways are off by (bench/results/regret.md).
@@ -87,7 +86,7 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
 def is_reused(operand: Operand, kernel: Kernel) -> bool:
     """Whether an operand is read as it is, and each of its elements many times."""
     value = operand.value
-    used = iterations(tuple(find_loops(kernel.ast).free[value])) * USES
+    used = iterations(tuple(find_loops(kernel.ast).free[value])) * REUSE
     return value.op is Ops.LOAD and not operand.masked and used <= iterations(tuple(kernel.axes))
 
 
@@ -119,7 +118,7 @@ def with_zeros(kernel: Kernel) -> list[tuple[Kernel, Copied]]:
     for load in [loads[0] for loads in map(loads_of, values) if len(loads) == 1]:
         axes = tuple(sorted(free[load], key=nesting))
         near = strides_of(load.src[0].src[1]).get(order[0]) == 1
-        if near and iterations(axes) * USES <= iterations(tuple(longer.axes)):
+        if near and iterations(axes) * REUSE <= iterations(tuple(longer.axes)):
             made.append((longer, Copied(load, axes, axes, load, order)))
     return made
 

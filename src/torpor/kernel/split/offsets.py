@@ -16,7 +16,6 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.heuristics import choose
-from torpor.kernel.choose.matrices import tile_matrices
 from torpor.kernel.opts.dot import Products, find_products
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, iterations, nesting
@@ -35,10 +34,10 @@ def in_offsets(ast: UOp, target: Target) -> Parted | None:
     found = find_products(kernel.ast)
     if len(ast.src) != 1 or found is None or not is_signed(found):
         return None
-    if target.fragment(("int8", "int8")) and tile_matrices(kernel.copy()):
-        return None
     made = with_offset(kernel, found)
-    opts = choose(Kernel(made.rest.ast, target)) if made is not None else []
+    if made is None or any(opt.op is OptOps.MMA for opt in choose(kernel)):
+        return None
+    opts = choose(Kernel(made.rest.ast, target))
     return made if any(opt.op is OptOps.DOT and opt.arg == WORD for opt in opts) else None
 
 

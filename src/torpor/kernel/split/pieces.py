@@ -17,12 +17,12 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
+from torpor.kernel.choose.nest import MOST_PARTS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.split import boundaries
 from torpor.kernel.ranges import kind_of, size_of
 from torpor.kernel.split.several import Piece, own_parameters, part_of
 
-MOST: Final = 4  # pieces of a kernel
 WORTH: Final = 1 << 17  # bytes stored from which other kernels pay, each to be compiled; a choice
 
 
@@ -35,7 +35,7 @@ def in_pieces(ast: UOp, target: Target) -> tuple[Piece, ...]:
     kernel = Kernel(ast, target)
     for one in kernel.axes[:-1]:
         ends = [0, *boundaries(kernel.ast, one), size_of(one) or 0]
-        if 1 < len(ends) - 1 <= MOST:
+        if 1 < len(ends) - 1 <= MOST_PARTS:
             parts = [part_of(kernel.ast, one, start, end) for start, end in pairwise(ends)]
             alone = len(parts) < (size_of(one) or 0) or one is kernel.axes[0]  # threads share that
             if alone or not share_reads(parts):
