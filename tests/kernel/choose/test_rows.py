@@ -31,6 +31,16 @@ def test_each_pass_over_a_row_has_vectors(function) -> None:
 
 
 @pytest.mark.parametrize("level", ["sse", "avx2", "avx512"])
+def test_rows_that_no_widest_vectors_divide_have_narrower_ones(level: str) -> None:
+    """Every second number of a row comes from elsewhere, so that masks cannot cover its rest."""
+    apart = Tensor.empty(64, 20).reshape(64, 20, 1).pad((0, 1)).reshape(64, 40)
+    row = Tensor.empty(64, 40) + apart
+    (item,) = (row / row.square().sum(1, keepdim=True)).schedule()
+    opts = choose(Kernel(item.ast, facts(machine(level))))
+    assert {o.op for o in opts if o.arg in (4, 8, 20, 40)} >= {OptOps.UNROLL, OptOps.UPCAST}
+
+
+@pytest.mark.parametrize("level", ["sse", "avx2", "avx512"])
 @pytest.mark.parametrize("shape", [(40, 64), (33, 63), (3, 20, 17), (300, 10), (300, 6)], ids=str)
 def test_passes_down_columns_have_vectors_of_columns(shape: tuple[int, ...], level: str) -> None:
     x = Tensor.empty(*shape)

@@ -10,6 +10,7 @@ from torpor.ir.ops import TRANSCENDENTAL, AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.vectors import (
+    NARROW,
     SUMS,
     Facts,
     attempt,
@@ -141,7 +142,7 @@ def write_row(facts: Facts, one: UOp) -> None:
     kernel = facts.kernel
     along = [a.itemsize for a in facts.accesses if a.stride(one) != 0]
     facts = replace(facts, lanes=kernel.target.lanes(max(along)))
-    if (size_of(one) or 1) % facts.lanes and not paddable(facts, one):
+    if vector_amount(facts, one, 1) < NARROW and not paddable(facts, one):
         return
     part = DEAR if any(n.op in TRANSCENDENTAL for n in kernel.ast.toposort()) else 1
     one = whole_part(facts, one, SUMS // part)
