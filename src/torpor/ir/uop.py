@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Callable, Container, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType, Scalar, dtypes
 from torpor.ir.ops import ALU, COMPARE, ROWS, AxisType, Ops, alu_dtype
@@ -44,6 +44,15 @@ def _identity_of(op: Ops, arg: object) -> object:
     return arg
 
 
+class Known(NamedTuple):
+    """What stands for the value of a node that has been computed. `age`: how many nodes that were
+    computed along with others lie on one way below it, with itself.
+    """
+
+    value: UOp
+    age: int
+
+
 def _operator(op: Ops) -> Callable[[UOp, UOp | Scalar], UOp]:
     """The method `x op y`."""
 
@@ -66,8 +75,8 @@ class UOp:
     """A node: `op` on the nodes `src`, giving `dtype`; `arg` is what else the op needs."""
 
     __slots__ = (
-        "op", "dtype", "src", "arg", "origins", "normal", "held", "_bounds", "_key", "_shape",
-        "_device", "_affine", "_free", "_order", "__weakref__",
+        "op", "dtype", "src", "arg", "origins", "normal", "held", "known", "_bounds", "_key",
+        "_shape", "_device", "_affine", "_free", "_order", "__weakref__",
     )  # fmt: skip
 
     op: Ops
@@ -77,6 +86,7 @@ class UOp:
     origins: tuple[Any, ...]
     normal: int  # bits of the rule sets that are known to leave it and all below it as they are
     held: Any  # true of what a tensor stands for or has stood for: the storage, weakly, or True
+    known: Known | None  # what stands for its value, if that has been computed
     # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor, how an
     # integer is composed of others, the loops that its operands depend on (`rules/affine.py`), and
     # all that is below a SINK.
@@ -100,6 +110,7 @@ class UOp:
         node.origins = ()
         node.normal = 0
         node.held = False
+        node.known = None
         made = _Reference(node, _forget)
         made.key = key
         while True:
