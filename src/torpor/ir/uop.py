@@ -31,10 +31,9 @@ _simplifier: list[Callable[[UOp], UOp]] = []  # the one that is registered
 
 
 def _forget(reference: _Reference) -> None:
-    if _table.get(reference.key) is reference:
-        gone = _table.pop(reference.key, None)
-        if gone is not None and gone is not reference:  # another thread was quicker with a new one
-            _table.setdefault(reference.key, gone)
+    gone = _table.pop(reference.key, None)
+    if gone is not None and gone is not reference:  # another thread was quicker with a new one
+        _table.setdefault(reference.key, gone)
 
 
 def _identity_of(op: Ops, arg: object) -> object:
