@@ -7,7 +7,7 @@ from tests.kernel.kernels import add, filled, sample
 from tests.schedule.graphs import roots_on
 from torpor import Context, Tensor, Variable, dtypes
 from torpor.graph import build
-from torpor.graph.known import known, note
+from torpor.graph.known import note
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline import canonical as module
@@ -88,7 +88,7 @@ def test_what_has_been_computed_stands_for_itself_in_the_form():
     made = add(x, x)
     graph = add(build.reduce(add(made, x), Ops.MAX, 0), made)
     note(made, memory, 3)
-    found = canonical([(graph, "CPU"), (made, "CPU")], known)
+    found = canonical([(graph, "CPU"), (made, "CPU")], known=True)
     wanted = canonical([(graph.substitute({made: memory}), "CPU"), (memory, "CPU")])
     assert found.key == wanted.key and found.buffers == wanted.buffers
     assert [*found.ages.values()] == [3] and made not in found.order

@@ -7,8 +7,7 @@ import pytest
 
 from torpor import Tensor
 from torpor.base.errors import GradientError
-from torpor.graph.known import known
-from torpor.tensor.storage import is_settled, recall, remember
+from torpor.tensor.storage import is_settled
 
 
 def test_settled_is_what_needs_no_computing():
@@ -18,25 +17,6 @@ def test_settled_is_what_needs_no_computing():
     assert not is_settled(y._storage)
     assert is_settled(y.realize()._storage)
     assert is_settled(y.reshape(2, 1).contiguous().realize()._storage)
-
-
-def test_a_note_that_outlives_its_node_says_nothing_of_another():
-    """An interrupt may come while a node's note is taken away."""
-    first, second = Tensor([1.0, 2.0]) + 1, Tensor([[3.0, 4.0, 5.0]]) * 2
-    first.realize()
-    note = remember_stale(first, second)
-    assert recall(second._current()) is None
-    np.testing.assert_array_equal(second.numpy(), [[6.0, 8.0, 10.0]])
-    assert note is not known.get(id(second._current()))
-
-
-def remember_stale(first: Tensor, second: Tensor) -> object:
-    """Have the note of one tensor's node stand where another one's would."""
-    node = first._current() * 1
-    remember(node, first._current())
-    note = known.pop(id(node))
-    known[id(second._current())] = note
-    return note
 
 
 def test_a_tensor_on_the_way_that_was_looked_at_makes_no_gradient_vanish():

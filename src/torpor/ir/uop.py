@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Callable, Container, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType, Scalar, dtypes
 from torpor.ir.ops import ALU, COMPARE, ROWS, AxisType, Ops, alu_dtype
@@ -31,10 +31,9 @@ _simplifier: list[Callable[[UOp], UOp]] = []  # the one that is registered
 
 
 def _forget(reference: _Reference) -> None:
-    if _table.get(reference.key) is reference:
-        gone = _table.pop(reference.key, None)
-        if gone is not None and gone is not reference:  # another thread was quicker with a new one
-            _table.setdefault(reference.key, gone)
+    gone = _table.pop(reference.key, None)
+    if gone is not None and gone is not reference:  # another thread was quicker with a new one
+        _table.setdefault(reference.key, gone)
 
 
 def _identity_of(op: Ops, arg: object) -> object:
@@ -42,6 +41,15 @@ def _identity_of(op: Ops, arg: object) -> object:
     if op is Ops.CONST and type(arg) is float:
         return struct.pack("<d", arg)
     return arg
+
+
+class Known(NamedTuple):
+    """What stands for the value of a node that has been computed. `age`: how many nodes that were
+    computed along with others lie on one way below it, with itself.
+    """
+
+    value: UOp
+    age: int
 
 
 def _operator(op: Ops) -> Callable[[UOp, UOp | Scalar], UOp]:
@@ -66,8 +74,8 @@ class UOp:
     """A node: `op` on the nodes `src`, giving `dtype`; `arg` is what else the op needs."""
 
     __slots__ = (
-        "op", "dtype", "src", "arg", "origins", "normal", "held", "_bounds", "_key", "_shape",
-        "_device", "_affine", "_free", "_order", "__weakref__",
+        "op", "dtype", "src", "arg", "origins", "normal", "held", "known", "_bounds", "_key",
+        "_shape", "_device", "_affine", "_free", "_order", "__weakref__",
     )  # fmt: skip
 
     op: Ops
@@ -77,6 +85,7 @@ class UOp:
     origins: tuple[Any, ...]
     normal: int  # bits of the rule sets that are known to leave it and all below it as they are
     held: Any  # true of what a tensor stands for or has stood for: the storage, weakly, or True
+    known: Known | None  # what stands for its value, if that has been computed
     # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor, how an
     # integer is composed of others, the loops that its operands depend on (`rules/affine.py`), and
     # all that is below a SINK.
@@ -100,6 +109,7 @@ class UOp:
         node.origins = ()
         node.normal = 0
         node.held = False
+        node.known = None
         made = _Reference(node, _forget)
         made.key = key
         while True:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
-from torpor.graph.known import NOTHING, Notes
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import ALU, MOVEMENT, Ops
 from torpor.ir.uop import UOp
@@ -86,7 +85,7 @@ Small = tuple[tuple[Any, ...], list[Buffer]]
 _small: Final[dict[tuple[Any, ...], Recipe | None]] = {}  # None: there is no recipe for it alone
 
 
-def named(root: UOp, device: str, known: Notes = NOTHING) -> Small | None:
+def named(root: UOp, device: str) -> Small | None:
     """The name of a small graph, and the buffers that it reads, in the order of `canonical`; None
     for any other, and where something in it is known. Equal nodes are one, so the tree says it all,
     but for which buffers are the same.
@@ -100,7 +99,7 @@ def named(root: UOp, device: str, known: Notes = NOTHING) -> Small | None:
             node = node.src[0]  # its rule for gradients changes no value
         op, source = node.op, node.src
         if op in _WORDS:
-            if not left or id(node) in known:
+            if not left or node.known is not None:
                 return None
             left -= 1
             words += (op, node.dtype, node.arg)

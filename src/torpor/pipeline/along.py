@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from torpor.graph.known import Notes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import Canonical
@@ -60,7 +59,7 @@ def with_company(form: Canonical, roots: Roots) -> tuple[Canonical, Roots]:
     return joined(form, taken, device), [*roots, *[(nodes[place], device) for place in taken]]
 
 
-def ages_of(form: Canonical, nodes: Sequence[UOp], known: Notes) -> list[int]:
+def ages_of(form: Canonical, nodes: Sequence[UOp]) -> list[int]:
     """For each of the nodes, which are computed along, how many such lie on one way below, with
     itself: by what memory stands for others of that kind.
     """
@@ -70,7 +69,7 @@ def ages_of(form: Canonical, nodes: Sequence[UOp], known: Notes) -> list[int]:
         return [1] * len(nodes)
     found = []
     for node in nodes:
-        inside = memory_below(form, node, known)
+        inside = memory_below(form, node)
         found.append(1 + max([age for place, age in ages.items() if place in inside], default=0))
     return found
 
@@ -80,7 +79,7 @@ def valued(node: UOp) -> tuple[UOp, ...]:
     return node.src[:1] if node.op is Ops.FUNCTION else node.src
 
 
-def memory_below(form: Canonical, root: UOp, known: Notes) -> frozenset[int]:
+def memory_below(form: Canonical, root: UOp) -> frozenset[int]:
     """The places of the memory that a node of a graph is made of: the same in all graphs alike."""
     places = form.places
     name = form.skeleton, places[root]
@@ -90,8 +89,7 @@ def memory_below(form: Canonical, root: UOp, known: Notes) -> frozenset[int]:
         stack, seen = [*valued(root)], set[UOp]()
         while stack:
             node = stack.pop()
-            entry = known.get(id(node))
-            node = node if entry is None or entry() is not node else entry.value
+            node = node if node.known is None else node.known.value
             if node in seen:
                 continue
             seen.add(node)

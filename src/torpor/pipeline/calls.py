@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from torpor.graph.call import made_by
-from torpor.graph.known import Notes
 from torpor.graph.reduce import AGAIN
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -91,11 +90,11 @@ def form_without(own: Canonical, roots: Roots) -> tuple[Canonical, Roots] | None
     return along.joined(form, known.taken, device), [*roots, *more]
 
 
-def know_written(roots: Roots, known: Notes, wanted: Roots, values: Mapping[UOp, UOp]) -> None:
+def know_written(roots: Roots, wanted: Roots, values: Mapping[UOp, UOp]) -> None:
     """Know a graph with calls or other names, which is about to be computed as `wanted`; `values`
     are what stands for its nodes there.
     """
-    own, form = canonical(roots, known), canonical(wanted)
+    own, form = canonical(roots, known=True), canonical(wanted)
     if own is None or form is None or own.key == form.key:
         return
     name = own.skeleton
@@ -103,7 +102,7 @@ def know_written(roots: Roots, known: Notes, wanted: Roots, values: Mapping[UOp,
         _times.clear()
         _written.clear()
     _times[name] = times = _times.get(name, 0) + 1
-    made = None if meets_a_value(own, known, values) else written(own, form, values)
+    made = None if meets_a_value(own, values) else written(own, form, values)
     if made is not None and times <= PATIENCE:
         _written[name] = made
     else:
@@ -152,7 +151,7 @@ def written(own: Canonical, form: Canonical, values: Mapping[UOp, UOp]) -> Writt
     )
 
 
-def meets_a_value(own: Canonical, known: Notes, values: Mapping[UOp, UOp]) -> bool:
+def meets_a_value(own: Canonical, values: Mapping[UOp, UOp]) -> bool:
     """Whether some node is one that has been computed only as it is written out, without its other
     names or inside of a call: the next graph of this form need not be, though it reads that memory.
     """
@@ -161,8 +160,7 @@ def meets_a_value(own: Canonical, known: Notes, values: Mapping[UOp, UOp]) -> bo
     for node, value in values.items():
         if node.op is Ops.PART or (node.op is Ops.FUNCTION and node.arg[0] == AGAIN):
             continue
-        entry = known.get(id(node))
-        if entry is not None and entry() is node:
+        if node.known is not None:
             if node in inside:
                 return True
         elif value is not node.replace(src=tuple([values.get(one, one) for one in node.src])):

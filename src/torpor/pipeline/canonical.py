@@ -1,7 +1,8 @@
 """What two realisations must have in common to run the same kernels.
 
 The graph is written down from its roots to its leaves, with its nodes numbered in order of
-appearance; a node that appears again is its number. Boxes of memory such as `X[i:i+64]`, constants,
+appearance; a node that appears again is its number, and what has been computed is, for who asks
+for that, the memory that holds its value. Boxes of memory such as `X[i:i+64]`, constants,
 and what is a view of them are written each time: that two of them are equal may be chance, as in
 `stack([X[i:i+64] for i in random])`. Memory is told by format, size and device, a bound variable by
 its limits: which buffer it is, what value it has and how it is called stay out, and are listed
@@ -25,7 +26,6 @@ from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ValueRangeError
 from torpor.device import Buffer
-from torpor.graph.known import NOTHING, Notes
 from torpor.graph.sizes import is_plain
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
@@ -86,18 +86,18 @@ class Canonical(NamedTuple):
         return found
 
 
-def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canonical | None:
-    """The canonical form of `roots` (graph node, device); None if there are too many nodes."""
+def canonical(roots: Sequence[tuple[UOp, str]], known: bool = False) -> Canonical | None:
+    """The form of `roots` (node, device), with what is `known` in it; None if it is too large."""
     words, numbers, buffers = list[Any](), list[Any](), list[Buffer]()
     order, bound, numbered, calls = list[UOp](), list[UOp](), list[UOp](), list[UOp]()
     places, ages = dict[UOp, int](), dict[UOp, int]()
-    find, place_now = known.get, places.setdefault
+    place_now = places.setdefault
     stack = [node for node, _ in reversed(roots)]
     while stack:
         node = stack.pop()
-        if (entry := find(id(node))) is not None and entry() is node:
-            ages[entry.value] = entry.age
-            node = entry.value  # which stands for it
+        if known and (entry := node.known) is not None:
+            node, age = entry
+            ages[node] = age
         op = node.op
         if op is _FUNCTION:
             stack.append(node.src[0])  # its rule for gradients changes no value
@@ -155,7 +155,7 @@ def word_of(node: UOp) -> Any:
     return node.op, node.dtype, node.arg[1:]
 
 
-def is_by_chance(node: UOp, known: Notes) -> bool:
+def is_by_chance(node: UOp, known: bool) -> bool:
     """Whether a node is a box of memory or a view of one, or of a constant: another such may be
     the same node without meaning the same.
     """
@@ -163,9 +163,8 @@ def is_by_chance(node: UOp, known: Notes) -> bool:
     while node.op in PLACED:
         shrunk = shrunk or node.op is Ops.SHRINK
         node = node.src[0]
-        entry = known.get(id(node))
-        if entry is not None and entry() is node:
-            node = entry.value
+        if known and node.known is not None:
+            node = node.known.value
     return node.op is _CONST or (shrunk and node.op is _BUFFER)
 
 
@@ -202,12 +201,11 @@ def without_count(
     return replace(node.arg, count=None), (count,) if isinstance(count, UOp) else ()
 
 
-def place_of(root: UOp, places: Mapping[UOp, int], known: Notes = NOTHING) -> int | None:
+def place_of(root: UOp, places: Mapping[UOp, int], known: bool = False) -> int | None:
     """Which node of those in order of appearance a root is; None for a constant."""
     while True:
-        entry = known.get(id(root))
-        if entry is not None and entry() is root:
-            return places.get(entry.value)
+        if known and root.known is not None:
+            return places.get(root.known.value)
         if root.op is not _FUNCTION:
             return places.get(root)
         root = root.src[0]

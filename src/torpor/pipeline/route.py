@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from torpor.base.collecting import uncollected
 from torpor.base.phases import phase
 from torpor.device import Buffer
-from torpor.graph.known import Notes
 from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
@@ -111,17 +110,17 @@ def told(refused: Refused, roots: Roots) -> Exception:
     return error_of(site, index_of(site, roots[0][1], computed))
 
 
-def realize_again(roots: Roots, known: Notes) -> Again | None:
+def realize_again(roots: Roots) -> Again | None:
     """As `realize_along`, if the like has been computed before, of graphs in which what is known
     stands for itself; of what was computed along the third is its age (see `along.ages_of`). None
     else, and where a check fails in such a graph: it has to be there.
     """
     if not unseen() or limit_now() is not None:
         return None
-    small = again.named(*roots[0], known) if len(roots) == 1 else None
+    small = again.named(*roots[0]) if len(roots) == 1 else None
     if small is not None and (value := again.value_of(small, roots[0][0])) is not None:
         return [value], []
-    form = canonical(roots, known)
+    form = canonical(roots, known=True)
     if form is None:
         return None
     found = calls.form_without(form, roots)
@@ -144,7 +143,7 @@ def realize_again(roots: Roots, known: Notes) -> Again | None:
             again.know(small, roots)
         return values, []
     nodes = [node for node, _ in wanted[len(roots) :]]
-    extra = zip(nodes, values[len(roots) :], along.ages_of(form, nodes, known), strict=True)
+    extra = zip(nodes, values[len(roots) :], along.ages_of(form, nodes), strict=True)
     return values[: len(roots)], [*extra]
 
 

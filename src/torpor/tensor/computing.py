@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from torpor.base.errors import TorporError
-from torpor.graph.known import known, shown
+from torpor.graph.known import shown
 from torpor.graph.template import note_computation
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -75,7 +75,7 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
     """
     note_computation()
     if not active:
-        again = pipeline().realize_again(roots, known)
+        again = pipeline().realize_again(roots)
         if again is not None:
             if again[1]:
                 note_along()
@@ -89,7 +89,7 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
             values_of: list[UOp] = pipeline().realize(wanted)
         return values_of
     if any(node.op is Ops.PART or is_name(node) for node in values):
-        pipeline().know_written(roots, known, wanted, values)
+        pipeline().know_written(roots, wanted, values)
     found = pipeline().realize_along(wanted, partial(new_graph, roots, values))
     if found is None:
         return None

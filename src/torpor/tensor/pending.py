@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, Final
 
-from torpor.graph.known import known
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.again_needed import ROOM, are_places, is_work, made_at_places, size_of
@@ -347,7 +346,7 @@ def _is_unknown(node: UOp) -> bool:
 
 
 def _is_open(node: UOp) -> bool:
-    return id(node) not in known
+    return node.known is None
 
 
 # --- what is detached and kept --------------------------------------------------------------------

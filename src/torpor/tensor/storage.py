@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from torpor.device import Buffer
 from torpor.graph.call import written_out
-from torpor.graph.known import is_noted, known, note
+from torpor.graph.known import is_noted, note
 from torpor.graph.reduce import AGAIN
 from torpor.ir.infer import JOINT, shape_of, shaped
 from torpor.ir.ops import MOVEMENT, Ops
@@ -178,11 +178,10 @@ def age_of(root: UOp, ages: dict[UOp, int]) -> int:
     stack = [*root.src]
     while stack:
         node = stack[-1]
-        entry = known.get(id(node))
         if node in ages:
             stack.pop()
-        elif entry is not None and entry() is node:
-            ages[node] = entry.age
+        elif node.known is not None:
+            ages[node] = node.known.age
         elif more := [below for below in node.src if below not in ages]:
             stack += more
         else:
@@ -216,19 +215,19 @@ def reads_memory(node: UOp) -> bool:
 
 def recall(node: UOp) -> UOp | None:
     """What stands for the value of `node`; None if it has not been computed."""
-    entry = known.get(id(node))
-    if entry is None or entry() is not node:  # an interrupt may have kept `_drop` from its work
+    if node.known is None:
         return None
+    value = node.known.value
     if active and (watching := watcher()) is not None:
-        return entry.value if watching.stands_for(node, entry.value) else None
-    return entry.value
+        return value if watching.stands_for(node, value) else None
+    return value
 
 
 def is_settled(storage: Storage) -> bool:
     """Whether its value lies in memory, and no other stands for it: nothing is left to compute."""
     base = storage.base
     below = base.src[0] if base.op is _RESHAPE else base
-    return below.op is _BUFFER and id(base) not in known
+    return below.op is _BUFFER and base.known is None
 
 
 def without_known(roots: Sequence[UOp]) -> list[UOp]:
@@ -255,7 +254,7 @@ def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
         if node in seen:
             stack.pop()
             continue
-        if id(node) in known and (value := recall(node)) is not None:
+        if node.known is not None and (value := recall(node)) is not None:
             done[node] = value
             seen.add(node)
             continue

@@ -31,6 +31,46 @@ def test_each_pass_over_a_row_has_vectors(function) -> None:
 
 
 @pytest.mark.parametrize("level", ["sse", "avx2", "avx512"])
+def test_rows_that_no_widest_vectors_divide_have_narrower_ones(level: str) -> None:
+    """Every second number of a row comes from elsewhere, so that masks cannot cover its rest."""
+    apart = Tensor.empty(64, 20).reshape(64, 20, 1).pad((0, 1)).reshape(64, 40)
+    row = Tensor.empty(64, 40) + apart
+    (item,) = (row / row.square().sum(1, keepdim=True)).schedule()
+    opts = choose(Kernel(item.ast, facts(machine(level))))
+    assert {o.op for o in opts if o.arg in (4, 8, 20, 40)} >= {OptOps.UNROLL, OptOps.UPCAST}
+
+
+@pytest.mark.parametrize("level", ["avx2", "avx512"])
+@pytest.mark.parametrize("columns", [45, 50, 301])
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_odd_rows_that_no_mask_covers_have_vectors_in_their_whole_part(
+    dtype: str, columns: int, level: str
+) -> None:
+    """Of formats without masked reads: what is left of a row is apart."""
+    target = facts(machine(level))
+    row = Tensor.empty(64, columns, dtype=dtype).cast("float32")
+    (item,) = row.var(1).schedule()
+    opts = choose(Kernel(item.ast, target))
+    assert OptOps.PARTITION in [opt.op for opt in opts]
+    assert max(opt.arg for opt in opts if opt.op is OptOps.UNROLL) >= target.lanes(4)
+
+
+@pytest.mark.parametrize("columns", [30, 44, 45, 50, 77, 301])
+@pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
+def test_values_of_odd_rows_that_no_mask_covers(dtype: str, columns: int) -> None:
+    made = (np.random.default_rng(1).standard_normal((7, 2 * columns)) * 8).astype(dtype)
+    for rows, x in ((made, Tensor(made)), (made[:, ::2], Tensor(made)[:, ::2])):
+        exact = rows.astype(np.float64)
+        exact = exact - exact.max(1, keepdims=True)
+        soft = np.exp(exact) / np.exp(exact).sum(1, keepdims=True)
+        wide = x.cast("float32")
+        np.testing.assert_allclose(wide.softmax(1).numpy(), soft, rtol=2e-5, atol=1e-7)
+        np.testing.assert_allclose(wide.var(1).numpy(), exact.var(1, ddof=1), rtol=1e-5)
+        np.testing.assert_array_equal(wide.argmax(1).numpy(), rows.argmax(1))
+        np.testing.assert_array_equal(wide.flip(1).argmin(1).numpy(), rows[:, ::-1].argmin(1))
+
+
+@pytest.mark.parametrize("level", ["sse", "avx2", "avx512"])
 @pytest.mark.parametrize("shape", [(40, 64), (33, 63), (3, 20, 17), (300, 10), (300, 6)], ids=str)
 def test_passes_down_columns_have_vectors_of_columns(shape: tuple[int, ...], level: str) -> None:
     x = Tensor.empty(*shape)

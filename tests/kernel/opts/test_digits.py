@@ -35,6 +35,24 @@ def test_other_kernels_stay_as_they_are():
         assert cut_axes(item.ast) is item.ast
 
 
+def widened(x, y):
+    """A row to whose every second number another one is added."""
+    rows, columns = y.shape
+    return x + y.reshape(rows, columns, 1).pad((0, 1)).reshape(rows, 2 * columns)
+
+
+def test_rows_whose_squares_a_norm_adds_up_are_not_cut():
+    """Both factors move along the same axes: pieces of a row bring nothing, and are no vectors."""
+    random = np.random.default_rng(6)
+    x, y = random.standard_normal((8, 40)), random.standard_normal((8, 20))
+    row = widened(Tensor(x).realize(), Tensor(y).realize())
+    total = (row * row).sum(1)
+    (item,) = total.schedule()
+    assert sizes(normalise(item.ast)) == [40]
+    x[:, ::2] += y
+    np.testing.assert_allclose(total.numpy(), (x * x).sum(1), rtol=1e-12)
+
+
 @pytest.mark.parametrize("way", ["sum", "var", "mean", "argmax"])
 def test_rows_of_a_crop_that_is_flattened(way):
     """The positions of a flattened crop are of no one stride: its rows are loops of their own."""

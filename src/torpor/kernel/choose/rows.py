@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
+from torpor.base.target import WORD
 from torpor.ir.ops import TRANSCENDENTAL, AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
@@ -134,13 +135,26 @@ def keep_row(kernel: Kernel) -> None:
 
 
 def write_row(facts: Facts, one: UOp) -> None:
-    """Vectors along one axis of a row kernel; several at once where a reduction would wait."""
+    """Vectors along one axis of a row kernel; several at once where a reduction would wait. Where
+    they do not divide it and no masks cover its rest, that is a part of its own.
+    """
     kernel = facts.kernel
     along = [a.itemsize for a in facts.accesses if a.stride(one) != 0]
     facts = replace(facts, lanes=kernel.target.lanes(max(along)))
-    if (size_of(one) or 1) % facts.lanes and not paddable(facts, one):
-        return
-    one = whole_part(facts, one, SUMS)
+    size, position, most = size_of(one) or 1, kernel.axes.index(one), SUMS
+    masked = size % facts.lanes == 0 or paddable(facts, one)
+    if not masked:
+        facts = replace(facts, lanes=min(facts.lanes, kernel.target.lanes(WORD)))
+        most = max(1, min(most, size // facts.lanes))
+    one = whole_part(facts, one, most)
+    if size_of(one) != size and not masked:
+        write_part(facts, kernel.axes[position + 1])
+    write_part(facts, kernel.axes[position])
+
+
+def write_part(facts: Facts, one: UOp) -> None:
+    """Vectors along an axis or a part of one, as many side by side as fit."""
+    kernel = facts.kernel
     if kind_of(one) is not AxisType.REDUCE:
         write_lane(facts, one, STORES)
     elif reducible(kernel, one):

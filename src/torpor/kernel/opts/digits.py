@@ -26,7 +26,7 @@ def cut_axes(ast: UOp) -> UOp:
     renumbered.
     """
     sums = [n for n in ast.toposort() if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
-    summed = {one for n in sums for one in closed_by(n)}
+    summed = {one for n in sums for one in closed_by(n) if is_contracted(n.src[0], one)}
     factors = [factor for n in sums for factor in n.src[0].src]
     whole = {one for n in ast.toposort() if n.op is Ops.SCAN for one in closed_by(n)}
     whole |= {one for one in ast.ranges() if kind_of(one) is AxisType.SERIAL}
@@ -48,6 +48,14 @@ def cut_axes(ast: UOp) -> UOp:
             position = digit * unit + position
         changes[one] = position, made
     return replace_ranges(ast, changes).simplify()
+
+
+def is_contracted(product: UOp, one: UOp) -> bool:
+    """Whether both factors of a product move along an axis, and not along all of the same ones: the
+    squares that a norm adds up are no product of matrices.
+    """
+    left, right = ({*factor.ranges()} for factor in product.src)
+    return left != right and one in left & right
 
 
 def is_by_blocks(value: UOp, one: UOp) -> bool:
