@@ -205,6 +205,14 @@ def test_a_sink_and_shared_nodes():
     assert simple.src[0].src[0] is x.src[0]
 
 
+def test_axes_of_one_element_change_places_without_a_copy():
+    x = build.reshape(tensor(X), (3, 1, 4, 1))
+    for order in (1, 0, 2, 3), (0, 2, 3, 1), (3, 0, 1, 2):
+        moved = build.permute(x, order)
+        assert same(moved) is simplify_graph(build.reshape(x, shape_of(moved)))
+    assert same(build.permute(x, (2, 1, 0, 3))).op is Ops.PERMUTE
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("at", [1, 2])
 def test_parts_joined_again_are_the_whole(axis, at):

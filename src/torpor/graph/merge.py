@@ -30,6 +30,12 @@ def merge_permutes(node: UOp, inner: UOp, x: UOp) -> UOp:
     return permute(x, [inner.arg[axis] for axis in node.arg])
 
 
+def permute_of_ones(node: UOp, x: UOp) -> UOp | None:
+    """permute(x) = reshape(x) where only axes of one element change places."""
+    kept = [axis for axis in node.arg if shape_of(x)[axis] != 1]
+    return reshape(x, shape_of(node)) if kept == sorted(kept) else None
+
+
 def merge_flips(node: UOp, inner: UOp, x: UOp) -> UOp:
     """flip(flip(x, a), b) = flip(x, a xor b)."""
     both = zip(node.arg, inner.arg)
@@ -125,6 +131,7 @@ _RULES: Final[list[Rule]] = [
     (_on(Ops.RESHAPE, Ops.RESHAPE), merge_reshapes),
     (_on(Ops.EXPAND, Ops.EXPAND), merge_expands),
     (_on(Ops.PERMUTE, Ops.PERMUTE), merge_permutes),
+    (UPat(Ops.PERMUTE, src=(UPat.var("x"),), name="node"), permute_of_ones),
     (_on(Ops.FLIP, Ops.FLIP), merge_flips),
     (_on(Ops.PAD, Ops.PAD), merge_pads),
     (_on(Ops.SHRINK, Ops.SHRINK), merge_shrinks),
