@@ -16,6 +16,7 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable, bind
+from torpor.tensor.joining import _cat_two
 
 F32, I32 = dtypes.float32, dtypes.int32
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
@@ -202,6 +203,38 @@ def test_a_sink_and_shared_nodes():
     assert simple.op is Ops.SINK
     assert simple.src[0] is simple.src[2]
     assert simple.src[0].src[0] is x.src[0]
+
+
+def test_axes_of_one_element_change_places_without_a_copy():
+    x = build.reshape(tensor(X), (3, 1, 4, 1))
+    for order in (1, 0, 2, 3), (0, 2, 3, 1), (3, 0, 1, 2):
+        moved = build.permute(x, order)
+        assert same(moved) is simplify_graph(build.reshape(x, shape_of(moved)))
+    assert same(build.permute(x, (2, 1, 0, 3))).op is Ops.PERMUTE
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("at", [1, 2])
+def test_parts_joined_again_are_the_whole(axis, at):
+    x = tensor(X)
+    cut = [((0, size),) * 2 for size in shape_of(x)]
+    cut[axis] = (0, at), (at, shape_of(x)[axis])
+    parts = [build.shrink(x, tuple(boxes[n] for boxes in cut)) for n in (0, 1)]
+    assert same(_cat_two(*parts, axis)) is x
+    turned = [build.permute(part, (1, 0)) for part in parts]
+    assert same(_cat_two(*turned, 1 - axis)) is not x  # transposed
+    assert same(_cat_two(*parts[::-1], axis)) is not x
+    assert same(_cat_two(parts[0], parts[0], axis)) is not x
+
+
+def test_pairs_that_are_stacked_again_are_the_whole():
+    x = build.reshape(tensor(X), (6, 2))
+    columns = [build.shrink(x, ((0, 6), (n, n + 1))) for n in (0, 1)]
+    assert same(_cat_two(*columns, 1)) is simplify_graph(x)
+    flat = [build.reshape(column, (2, 3, 1)) for column in columns]
+    assert same(_cat_two(*flat, 2)) is simplify_graph(build.reshape(x, (2, 3, 2)))
+    doubled = [build.elementwise(Ops.ADD, column, column) for column in columns]
+    assert same(_cat_two(*doubled, 1)).op is Ops.WHERE
 
 
 def test_symbolic_sizes():

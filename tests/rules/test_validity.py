@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rules.expressions import conditions, indices, points, value
+from tests.rules.expressions import LEAVES, conditions, indices, points, value
 from torpor.ir import UOp, Variable
 from torpor.rules import conjuncts, simplify_under, simplify_valid
 from torpor.rules.cost import cost_of
+from torpor.rules.validity import bounds_under
 
 few = settings(max_examples=100, deadline=None)
 x = Variable("x", -50, 50)
@@ -89,3 +90,18 @@ def test_parts_of_a_condition_come_in_order_of_appearance(numbers):
         condition = condition & part
     assert [*conjuncts(condition)] == parts
     assert conjuncts(parts[0] & parts[4]) <= conjuncts(condition)
+
+
+@few
+@given(conditions(), st.integers(-9, 9), st.integers(-9, 9), st.integers(-9, 9))
+def test_a_sum_lies_between_its_bounds_wherever_conditions_hold(condition, a, b, constant):
+    one, other = LEAVES[:2]
+    low, high = bounds_under({one: a, other: b}, constant, [condition])
+    for point in itertools.islice(points(one, other, condition), 2000):
+        if value(condition, point):
+            assert low <= point[one] * a + point[other] * b + constant <= high
+
+
+def test_a_condition_narrows_bounds():
+    assert bounds_under({i: 2, j: -1}, 1, [i < 3, j > 0]) == (-3, 4)
+    assert bounds_under({i: 2, j: -1}, 1, []) == (-3, 31)

@@ -364,6 +364,61 @@ def test_chains_at_random(steps: list[str], shape: tuple[int, ...], end: str) ->
     np.testing.assert_allclose(tensor.numpy(), array, rtol=1e-8, atol=1e-10 * scale)
 
 
+@pytest.fixture
+def streaming(monkeypatch) -> Iterator[None]:
+    """Blocks of 512 bytes of what is only handed on."""
+    monkeypatch.setattr(
+        tile_and_fuse, "blockings", lambda target: [tile_and_fuse.Blocking(1024, 512, True)]
+    )
+    recipe.forget()
+    yield
+    recipe.forget()
+
+
+def test_kernels_that_reduce_nothing_share_blocks_of_their_own(streaming) -> None:
+    x = numbers(64, 8)
+    y = ((Tensor(x) + 1).contiguous().flip(1).contiguous() * 2).contiguous()
+    items = y.schedule()
+    assert groups_of(items) == [16]
+    assert bytes_made(items) < 3 * x.nbytes / 2
+    np.testing.assert_array_equal(y.numpy(), (x + 1)[:, ::-1] * 2)
+    total = (Tensor(x) + 1).contiguous().sum(1).contiguous().sum(0)
+    assert not groups_of(total.schedule())
+
+
+def test_few_or_long_rows_are_left_to_the_threads(streaming) -> None:
+    for shape in (4, 128), (64, 80):
+        x = numbers(*shape)
+        y = ((Tensor(x) + 1).contiguous().flip(1).contiguous() * 2).contiguous()
+        assert not groups_of(y.schedule())
+        np.testing.assert_array_equal(y.numpy(), (x + 1)[:, ::-1] * 2)
+
+
+def test_padding_that_is_not_read_lies_in_no_other_row(streaming) -> None:
+    x = numbers(64, 8)
+    shifted = (Tensor(x) + 1).contiguous()[:, 1:].pad((1, 2)).contiguous()
+    y = (shifted * 2).contiguous()
+    assert groups_of(y.schedule())
+    expected = np.pad((x + 1)[:, 1:], ((0, 0), (1, 2))) * 2
+    np.testing.assert_array_equal(y.numpy(), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft"])
+@pytest.mark.parametrize("count", [32, 36, 45])
+def test_transforms_by_blocks(streaming, monkeypatch, name, count, threads) -> None:
+    blocking = tile_and_fuse.Blocking(1024, 4096, True)
+    monkeypatch.setattr(tile_and_fuse, "blockings", lambda target: [blocking])
+    x = numbers(18, count, 2)
+    given = x[..., 0] if name == "rfft" else x[..., 0] + 1j * x[..., 1]
+    with torpor.Context(THREADS=threads):
+        found = getattr(torpor.fft, name)(Tensor(given))
+        real = found.real if found.is_pair else found
+        assert groups_of(real.schedule()) or (name == "irfft" and count != 36)  # large primes
+        expected = getattr(np.fft, name)(given)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("last", "sizes"),
     [(1, (2, 8)), (12, (3, 12)), (32, (8, 32)), (256, (8, 32))],

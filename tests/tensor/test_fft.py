@@ -42,8 +42,8 @@ def test_a_transform_takes_operations_and_kernels_like_the_logarithm_of_its_leng
 
     for count in (256, 4096):
         found = programs(count)
-        assert sum(one.ops for one in found) < 4 * count * 14 * math.log2(count)
-        assert len(found) <= math.log2(count) / 2 + 3
+        assert sum(one.ops for one in found) < 4 * count * 5 * math.log2(count)
+        assert len(found) <= math.log2(count) / 3 + 4
 
 
 def test_the_gradient_is_a_transform_too():

@@ -16,7 +16,9 @@ _FREE = frozenset({Ops.CAST, Ops.BITCAST, Ops.WHERE, Ops.CMPLT, Ops.CMPNE, Ops.C
 
 
 def estimate(ast: UOp) -> tuple[int, int]:
-    """(arithmetic operations, bytes moved): every memory element counted once if it is touched."""
+    """(arithmetic operations, bytes moved): every value counted once for each of the indices that
+    it depends on, every memory element once if it is touched.
+    """
     loops = find_loops(ast)
     operations = 0
     touched: dict[UOp, int] = {}
@@ -24,9 +26,9 @@ def estimate(ast: UOp) -> tuple[int, int]:
         if node.op is Ops.REDUCE:
             values = len(node.src) - len(closed_by(node))
             inner = loops.free[node] | frozenset(closed_by(node))
-            operations += values * iterations(loops.nest_of(inner))
+            operations += values * iterations(tuple(inner))
         elif node.op in ALU and node.op not in _FREE and is_data(node):
-            operations += node.dtype.count * iterations(loops.nest(node))
+            operations += node.dtype.count * iterations(tuple(loops.free[node]))
         elif node.op is Ops.INDEX and node.src[0].op is Ops.PARAM:
             size = node.src[0].arg.size
             moved = iterations(tuple(loops.free[node]))

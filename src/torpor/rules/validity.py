@@ -47,6 +47,17 @@ def bounded_sums(parts: Iterable[UOp]) -> list[tuple[Terms, _Interval]]:
     return list(found.values())
 
 
+def bounds_under(terms: Terms, constant: int, conditions: Iterable[UOp]) -> _Interval:
+    """Between which numbers a sum of terms lies wherever all of the conditions hold."""
+    low, high = bounds({}, constant)
+    parts = [part for condition in conditions for part in conjuncts(condition)]
+    known = {frozenset(sums.items()): interval for sums, interval in bounded_sums(parts)}
+    for term, scale in terms.items():
+        ends = known.get(frozenset({(term, 1)}), bounds({term: 1}))
+        low, high = low + min(e * scale for e in ends), high + max(e * scale for e in ends)
+    return low, high
+
+
 def _with_bounded(index: UOp, terms: Terms, interval: _Interval) -> UOp | None:
     """`index` simplified, given that `terms` lie in the interval; None if it cannot be used."""
     single = [term for term, scale in terms.items() if scale in (1, -1)]

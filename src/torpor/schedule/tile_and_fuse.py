@@ -7,7 +7,8 @@ What nobody else reads needs memory for one block only, and a reduction over the
 from block to block. It is the same kernels at each block, whose number is a VARIABLE; where blocks
 do not divide the rows, the last one is shorter, by kernels of its own. Rows that are large
 themselves are cut again, by the next axis, and long ones into tiles of columns: so attention takes
-memory linear in the length of its sequence.
+memory linear in the length of its sequence. Blocks of kernels that reduce nothing, such as the
+stages of a Fourier transform, stay in the second cache of a core.
 """
 
 from __future__ import annotations
@@ -58,6 +59,16 @@ SMALLEST: Final = 16  # blocks of less than such a part of it (512 KiB of 8 MiB)
 CACHED: Final = 4  # bytes that come from a cache in the time that one takes to memory and back
 
 
+class Blocking(NamedTuple):
+    """Which kernels go by blocks: those that hand on `least` bytes, by blocks of `block` bytes.
+    Where they are `streaming`, none of them reduces, and a block is to stay near one core.
+    """
+
+    least: int
+    block: int
+    streaming: bool
+
+
 class Level(NamedTuple):
     """How an axis of rows is cut: into so many `blocks`, of which the last has `rest` rows, if
     fewer (else 0); kernels that run before the first block and after the last one.
@@ -75,21 +86,42 @@ def tile_and_fuse(
     """The schedule with what can share tiles done so, of sizes for a target; buffers that are
     `kept` are read later.
     """
-    outside, least = frozenset(kept), shared_from(target)
+    outside = frozenset(kept)
+    for blocking in blockings(target):
+        items = blocked(items, outside, make, target, blocking)
+    return list(items)
+
+
+def blockings(target: Target) -> Iterator[Blocking]:
+    """The ways to go by blocks, the one that saves most memory first."""
+    yield Blocking(shared_from(target), block_bytes(target), streaming=False)
+    if not target.groups:
+        yield Blocking(target.cache_bytes, target.cache_bytes // PARTS, streaming=True)
+
+
+def blocked(
+    items: Sequence[ScheduleItem],
+    outside: frozenset[UOp],
+    make: MakeBuffer,
+    target: Target,
+    blocking: Blocking,
+) -> list[ScheduleItem]:
+    """The schedule with what can share blocks in one way done so."""
+    least = blocking.least
     done: list[ScheduleItem] = []
-    rest, sets = list(items), candidates(items, least)
+    rest, sets = list(items), candidates(items, least, blocking.streaming)
     while (members := next(sets, None)) is not None:
         found = group_of(rest, members, outside, least)
         if found is None:
             continue
-        if again := rematerialised(rest, found, outside, make, least):
-            rest, sets = again, candidates(again, least)
+        if not blocking.streaming and (again := rematerialised(rest, found, outside, make, least)):
+            rest, sets = again, candidates(again, least, blocking.streaming)
             continue
-        block, levels = by_blocks(found, make, target)
+        block, levels = by_blocks(found, make, target, blocking)
         if levels:
             before, rest = around(rest, found.items)
             done += [*before, *tiled(found, block, levels, make, target)]
-            sets = candidates(rest, least)
+            sets = candidates(rest, least, blocking.streaming)
     return [*done, *rest]
 
 
@@ -127,12 +159,12 @@ def launches_of(
 
 
 def by_blocks(
-    group: FusionGroup, make: MakeBuffer, target: Target, outer: int = 0
+    group: FusionGroup, make: MakeBuffer, target: Target, blocking: Blocking, outer: int = 0
 ) -> tuple[FusionGroup, list[Level]]:
     """The group of one block, and the levels of blocks, outermost first: none where the rows cannot
     be cut well.
     """
-    rows = rows_in_block(group, target, make)
+    rows = rows_in_block(group, target, make, blocking)
     if rows is None:
         return group, []
     level = Level(-(-group.count // rows), group.count % rows, [], [])
@@ -159,7 +191,7 @@ def by_blocks(
     if misfit is not None or not inner.rows:
         return FusionGroup(body, {}, [frozenset() for _ in body]), [level]
     inner.inside = [smaller[b] for b in group.inside if smaller[b] in inner.rows]
-    block, levels = by_blocks(inner, make, target, outer + 1)
+    block, levels = by_blocks(inner, make, target, blocking, outer + 1)
     return block, [level, *levels]
 
 
@@ -171,14 +203,19 @@ def block_bytes(target: Target) -> int:
     return shared_from(target) // 4
 
 
-def rows_in_block(group: FusionGroup, target: Target, make: MakeBuffer) -> int | None:
+def rows_in_block(
+    group: FusionGroup, target: Target, make: MakeBuffer, blocking: Blocking
+) -> int | None:
     """How many rows make a block. None where it does not pay: the blocks are too small, or much
     else is read anew for each.
     """
+    size, block = group.row_bytes, blocking.block
+    if blocking.streaming:
+        fits = size <= block and group.count >= PARTS
+        return even_part(group.count, min(block // size, group.count // PARTS)) if fits else None
     rows = rows_of_tiles(group, make, target)
     if rows is not None:
         return rows
-    size, block = group.row_bytes, block_bytes(target)
     columns = columns_of(group)
     masked = columns is not None and bool(conditions(columns))  # blocks of any size leave tiles out
     if size * group.count <= block and not masked:

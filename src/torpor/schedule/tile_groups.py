@@ -18,7 +18,8 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules.affine import size_of
-from torpor.rules.linear import bounds, linear
+from torpor.rules.linear import linear
+from torpor.rules.validity import bounds_under
 from torpor.schedule.reduction_fission import fission, parameter_of
 
 # Bytes handed on: more than a last cache holds beside the rest. Without tiles attention of 1024
@@ -93,10 +94,14 @@ def shared_from(target: Target) -> int:
     return min(max(target.last_bytes, SHARED_LEAST), SHARED_FROM)
 
 
-def candidates(items: Sequence[ScheduleItem], least: int) -> Iterator[list[ScheduleItem]]:
+def candidates(
+    items: Sequence[ScheduleItem], least: int, streaming: bool = False
+) -> Iterator[list[ScheduleItem]]:
     """Sets of kernels connected by large values, with whatever lies between them; `least`: bytes of
-    what a group hands on.
+    what a group hands on. Of `streaming` ones those that reduce nothing and are in no group yet.
     """
+    if streaming:
+        items = [item for item in items if item.group is None and not reduces(item)]
     large = {b for item in items for b in stored_by(item) if b.arg.nbytes * 2 >= least}
     waiting = [item for item in items if large.intersection(item.buffers)]
     while waiting:
@@ -104,6 +109,11 @@ def candidates(items: Sequence[ScheduleItem], least: int) -> Iterator[list[Sched
         waiting = without(waiting, near)
         if len(near) > 1:
             yield between(items, near)
+
+
+def reduces(item: ScheduleItem) -> bool:
+    """Whether a kernel takes several elements for one, or goes step by step."""
+    return any(n.op is Ops.REDUCE for n in item.ast.toposort())
 
 
 def stored_by(item: ScheduleItem) -> list[UOp]:
@@ -261,7 +271,7 @@ def row_at(place: UOp, rows: Rows) -> UOp | None:
     terms, constant = linear(place.src[1])
     found = [r for r, scale in terms.items() if scale == rows.stride and r.op is Ops.RANGE]
     rest = {t: s for t, s in terms.items() if t not in found and not counts_blocks(t)}
-    low, high = bounds(rest, constant)
+    low, high = bounds_under(rest, constant, place.src[2:])
     if len(found) != 1 or size_of(found[0]) != rows.total or low < 0 or high >= rows.stride:
         return None
     return found[0] if all(t.op is Ops.RANGE for t in rest) else None

@@ -162,9 +162,7 @@ def split(pairs: Any) -> Any:
 # --- lengths and tables ---------------------------------------------------------------------------
 @functools.lru_cache(4096)
 def radices(count: int) -> list[int]:
-    """Factors of a length: 4 as often as it goes, with an 8 or a 2 first where twos are left, and
-    other primes.
-    """
+    """Factors of a length: 8 as often as it goes with fours behind, and other primes."""
     primes, rest = [], count
     for prime in range(2, math.isqrt(count) + 1):
         while rest % prime == 0:
@@ -172,9 +170,9 @@ def radices(count: int) -> list[int]:
             rest //= prime
     primes += [rest] if rest > 1 else []
     twos = primes.count(2)
-    first = [] if twos % 2 == 0 else [8] if twos > 1 else [2]
-    fours = [4] * ((twos - 3 * (first == [8])) // 2)
-    return first + fours + primes[twos:]
+    fours = -twos % 3 if twos > 1 else 0
+    even = [2] if twos == 1 else [8] * ((twos - 2 * fours) // 3) + [4] * fours
+    return even + primes[twos:]
 
 
 @functools.lru_cache(4096)

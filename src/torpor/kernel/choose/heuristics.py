@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
-from torpor.kernel.choose.nest import nest_lanes, pass_lanes
+from torpor.kernel.access import accesses
+from torpor.kernel.choose.nest import is_stack, nest_lanes, pass_lanes
 from torpor.kernel.choose.products import tile_products
 from torpor.kernel.choose.reuse import read_once
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
@@ -21,7 +22,7 @@ from torpor.kernel.choose.vectors import (
     unroll_short,
 )
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.ranges import OUTPUTS, iterations, kind_of, size_of
+from torpor.kernel.ranges import OUTPUTS, find_loops, iterations, kind_of, size_of
 
 
 def choose(kernel: Kernel) -> list[Opt]:
@@ -82,10 +83,14 @@ def along_lanes(kernel: Kernel) -> None:
 
 
 def thread_outermost(kernel: Kernel) -> None:
-    """The first output axis for the threads, unless it is all there is that may be vectors."""
-    others = [r for r in kernel.axes if kind_of(r) in OUTPUTS][1:]
+    """The first output axis for the threads, unless it is all there is that may be vectors: parts
+    that are made of the same stay together.
+    """
+    found = accesses(find_loops(kernel.ast))
+    outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
+    apart = [r for r in outputs if not is_stack(kernel, found, r)]
     least = 0 if kernel.has_reduce else WOVEN
-    if any((size_of(r) or WOVEN + 1) > least for r in others):
+    if apart[:1] == outputs[:1] and any((size_of(r) or WOVEN + 1) > least for r in apart[1:]):
         thread_rest(kernel)
 
 

@@ -38,6 +38,7 @@ from torpor.kernel.ranges import (
     REDUCES,
     find_loops,
     has_few_rounds,
+    iterations,
     kind_of,
     number_of,
     size_of,
@@ -195,7 +196,9 @@ def output_lanes(facts: Facts, lane: UOp) -> None:
         return
     registers = kernel.target.registers - OPERANDS
     reused = reuse_axes(kernel, facts.accesses, lane) if tiled else []
-    amount = write_lane(facts, lane, 1 if tiled and not reused else 2)
+    written = iterations(tuple(r for r in kernel.axes if kind_of(r) is AxisType.UPCAST))
+    few = (tiled and not reused) or 2 * written > registers
+    amount = write_lane(facts, lane, 1 if few else 2)
     room = max(1, registers // max(1, amount // facts.lanes))
     for one in reused:
         room //= tile_axis(kernel, one, room)
@@ -209,7 +212,8 @@ def part_lanes(facts: Facts, lane: UOp) -> bool:
     the first axis, which threads share as a whole.
     """
     conditions, size = boundaries(facts.kernel.ast, lane), size_of(lane) or 0
-    ends = whole_vectors([0, *conditions, size], facts.lanes)
+    least = facts.lanes * (LOST if paddable(facts, lane) else 2)
+    ends = whole_vectors([0, *conditions, size], facts.lanes, least)
     position = facts.kernel.axes.index(lane)
     if facts.kernel.has_reduce or not position or not len(conditions) < MOST_PARTS:
         return False
@@ -231,17 +235,22 @@ def has_rest(facts: Facts, one: UOp) -> bool:
     gradients of products over rows of 65 take 4 to 40 times as long.
     """
     kernel = facts.kernel
-    long = (size_of(one) or 0) >= LOST * facts.lanes
+    long = rest_is_small(size_of(one) or 0, facts.lanes)
     return long and kind_of(one) in OUTPUTS and one is not kernel.axes[0] and not kernel.has_reduce
 
 
-def whole_vectors(ends: list[int], lanes: int) -> list[int]:
-    """Where parts end, long ones that are no whole vectors cut in two."""
+def rest_is_small(size: int, lanes: int) -> bool:
+    """Whether few elements are left behind whole vectors, of which there are two or more."""
+    rest = size % lanes
+    return 0 < rest * LOST <= size and size >= 2 * lanes
+
+
+def whole_vectors(ends: list[int], lanes: int, least: int) -> list[int]:
+    """Where parts end, those from `least` elements on that are no whole vectors cut in two."""
     made = [0]
     for start, end in pairwise(ends):
-        rest = (end - start) % lanes
-        if rest and end - start >= LOST * lanes:
-            made.append(end - rest)
+        if end - start >= least and rest_is_small(end - start, lanes):
+            made.append(end - (end - start) % lanes)
         made.append(end)
     return made
 

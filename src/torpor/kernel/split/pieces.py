@@ -37,8 +37,7 @@ def in_pieces(ast: UOp, target: Target) -> tuple[Piece, ...]:
         ends = [0, *boundaries(kernel.ast, one), size_of(one) or 0]
         if 1 < len(ends) - 1 <= MOST_PARTS:
             parts = [part_of(kernel.ast, one, start, end) for start, end in pairwise(ends)]
-            alone = len(parts) < (size_of(one) or 0) or one is kernel.axes[0]  # threads share that
-            if alone or not share_reads(parts):
+            if len(parts) < (size_of(one) or 0) or not share_reads(parts):
                 return tuple(own_parameters(part) for part in parts)
     return ()
 
