@@ -36,6 +36,7 @@ from torpor.kernel.shuffles import SOURCES
 PANELS_SHARE: Final = 2 / 3  # of packed memory that lanes may take; rows take the rest
 DEPTH: Final = 512  # steps of a block of the sum, at most, a choice
 HEIGHTS: Final = (32, 96, 256)  # rows of a block that are tried, a choice
+PARTS: Final = (2, 4)  # of an axis of rows that threads share, a choice
 REUSE_WINDOWS: Final = 3  # uses of what is copied, where windows share it too
 KEPT: Final = 512  # kernels whose plans are kept: several rooms ask for the same ones
 RECENT: dict[tuple[UOp, Target, UOp | None], list[tuple[float, Plan]]] = {}
@@ -278,13 +279,17 @@ def blocks(plan: Plan, at: Setting) -> Iterator[Plan]:
 
 
 def heights(plan: Plan, at: Setting) -> Iterator[Plan]:
-    """Rows of a thread's block: all, those of the inner axes of rows, or parts of the last one, of
-    whole matrices where these are multiplied.
+    """Rows of a thread's block: all, those of the inner axes of rows, parts of one of these, or of
+    the last one, of whole matrices where these are multiplied.
     """
     least = 1 if at.fragment is None else plan.tile.rows
     rows, height = plan.roles.rows, plan.roles.height
-    for outer in range(len(rows)):
+    for outer, one in enumerate(rows):
         yield plan._replace(outer=outer)
+        for parts in PARTS if one is not rows[-1] else ():
+            rounds, rest = divmod(size_of(one) or 1, parts)
+            if rounds > 1 and not rest:
+                yield plan._replace(outer=outer, rows=rounds)
     outer, seen = len(rows) - 1, set()
     for most in HEIGHTS:
         parts = range(least, min(most, height) + 1, least)
@@ -299,8 +304,7 @@ def fits(plan: Plan, at: Setting) -> bool:
     lanes = plan.block or plan.width
     taken = lanes * prod(plan.steps) * plan.roles.lead.value.dtype.itemsize
     if plan.depth:
-        inner = iterations(plan.roles.rows[plan.outer : -1])
-        taken += lanes * plan.height * inner * at.itemsize
+        taken += lanes * prod(rounds for _, rounds in plan.inner) * at.itemsize
     return taken <= at.target.stage_bytes * PANELS_SHARE
 
 

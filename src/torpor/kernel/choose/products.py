@@ -108,7 +108,8 @@ def share_blocks(kernel: Kernel, plan: Plan, rows: int = 1) -> tuple[int, int]:
         kernel.apply_opt(Opt(OptOps.TILE, row + 1, plan.block))
         row, tiles = row + 1, tiles + 1
     if plan.rows:
-        kernel.apply_opt(Opt(OptOps.TILE, row, plan.rows))
+        cut = row - len(roles.rows) + 1 + plan.outer
+        kernel.apply_opt(Opt(OptOps.TILE, cut, plan.rows))
         row, tiles = row + 1, tiles + 1
     around = len(roles.around) + plan.outer
     if plan.image:

@@ -40,7 +40,7 @@ class Tile(NamedTuple):
 
 class Plan(NamedTuple):
     """A way to tile. block: lanes of a block (0: all); outer: how many axes of rows threads share;
-    rows: of a block (0: all); depth: rounds of each summed axis in a block (empty: all); packs: how
+    rows: of the next axis of them, in a block (0: all); depth: rounds of each summed axis in a block (empty: all); packs: how
     lanes are copied, if they are; image: rounds of the last axis around, in a block of which
     windows are copied; together: rows that are packed together (0: they are read where they are).
     """
@@ -61,9 +61,16 @@ class Plan(NamedTuple):
         return self.depth or tuple(iterations([r]) for r in self.roles.sums)
 
     @property
+    def inner(self) -> list[tuple[UOp, int]]:
+        """The axes of rows in a block, and their rounds there."""
+        first, *others = self.roles.rows[self.outer :]
+        sizes = [self.rows or size_of(first) or 1, *(size_of(r) or 1 for r in others)]
+        return list(zip([first, *others], sizes, strict=True))
+
+    @property
     def height(self) -> int:
-        """Rows of a block."""
-        return self.rows or self.roles.height
+        """Rows of a block along the last of their axes."""
+        return self.inner[-1][1]
 
     @property
     def panels(self) -> int:
@@ -140,7 +147,8 @@ def outer_loops(plan: Plan) -> list[Loop]:
         loops.append(Loop(roles.lane, ceil(roles.lanes / plan.block), plan.block))
     loops += [Loop(r, size_of(r) or 1) for r in roles.rows[: plan.outer]]
     if plan.rows:
-        loops.append(Loop(roles.rows[-1], roles.height // plan.rows, plan.rows))
+        cut = roles.rows[plan.outer]
+        loops.append(Loop(cut, (size_of(cut) or 1) // plan.rows, plan.rows))
     return loops
 
 
@@ -152,7 +160,7 @@ def depth_loops(plan: Plan) -> list[Loop]:
 
 def rows_around(plan: Plan) -> list[Loop]:
     """The loops of a block over the axes of rows but for the last one."""
-    return [Loop(r, size_of(r) or 1) for r in plan.roles.rows[plan.outer : -1]]
+    return [Loop(r, rounds) for r, rounds in plan.inner[:-1]]
 
 
 def nests(plan: Plan, at: Setting, outer: Sequence[Loop]) -> list[Nest]:
@@ -270,9 +278,9 @@ def partial(loops: Sequence[Loop], inner: int, plan: Plan, itemsize: int) -> Str
     row = plan.width * itemsize
     sizes: dict[Hashable, int] = {plan.roles.lane: itemsize, plan.roles.rows[-1]: row}
     count = row * plan.height
-    for r in reversed(plan.roles.rows[plan.outer : -1]):
+    for r, rounds in reversed(plan.inner[:-1]):
         sizes[r] = count
-        count *= size_of(r) or 1
+        count *= rounds
     moves = [
         0 if n < inner else sizes.get(loop.axis, 0) * loop.step for n, loop in enumerate(loops)
     ]
