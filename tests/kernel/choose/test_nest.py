@@ -163,3 +163,30 @@ def test_what_is_computed_twice_is_not_stored_over_what_it_is_computed_from():
     _, y = symbolic(64)
     (program,) = lower(x @ Tensor(WEIGHTS).realize() + y, target="cpu")
     assert program.shared == ()
+
+
+@pytest.mark.parametrize("level", ["avx2", "avx512"])
+@pytest.mark.parametrize("columns", [125, 301])
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_sums_along_odd_rows_that_no_mask_covers_have_vectors(
+    dtype: str, columns: int, level: str
+) -> None:
+    """Of formats without masked reads: what is left of a row is summed after its whole vectors."""
+    target = facts(machine(level))
+    row = Tensor.empty(64, columns, dtype=dtype).cast("float32")
+    for found in (row.sum(1), row.amax(1), row.exp().sum(1)):
+        (item,) = found.schedule()
+        opts = choose(Kernel(item.ast, target))
+        assert OptOps.PARTITION in [opt.op for opt in opts]
+        assert max(opt.arg for opt in opts if opt.op is OptOps.UNROLL) >= target.lanes(4)
+
+
+@pytest.mark.parametrize("columns", [45, 125, 301])
+@pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
+def test_sums_along_odd_rows_that_no_mask_covers(dtype: str, columns: int) -> None:
+    made = (np.random.default_rng(1).standard_normal((7, 2 * columns)) * 8).astype(dtype)
+    for rows, x in ((made, Tensor(made)), (made[:, ::2], Tensor(made)[:, ::2])):
+        exact, wide = rows.astype(np.float64), x.cast("float32")
+        np.testing.assert_allclose(wide.sum(1).numpy(), exact.sum(1), rtol=1e-5, atol=1e-3)
+        np.testing.assert_array_equal(wide.amax(1).numpy(), exact.max(1).astype(np.float32))
+        np.testing.assert_array_equal(wide.flip(1).amin(1).numpy(), exact.min(1).astype("f"))

@@ -12,9 +12,10 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
 from torpor.kernel.choose.registers import stage_coefficients
 from torpor.kernel.choose.reuse import reuse_axes
-from torpor.kernel.choose.rows import cut_lengths, row_lanes
+from torpor.kernel.choose.rows import cut_lengths, row_lanes, whole_part
 from torpor.kernel.choose.slides import short_rows, slide, sum_rows, tile_windows
 from torpor.kernel.choose.vectors import (
+    NARROW,
     WOVEN,
     Facts,
     attempt,
@@ -231,11 +232,13 @@ def part_lanes(facts: Facts, lane: UOp) -> bool:
 
 
 def has_rest(facts: Facts, one: UOp) -> bool:
-    """Whether `part_lanes` may cut an output axis after its last whole vector. Without it
-    gradients of products over rows of 65 take 4 to 40 times as long.
+    """Whether an axis may be cut after its last whole vector: one that is summed, or one of results
+    (see `part_lanes`). Without it gradients of products over rows of 65 take 4 to 40 times as long.
     """
-    kernel = facts.kernel
-    long = rest_is_small(size_of(one) or 0, facts.lanes)
+    kernel, size = facts.kernel, size_of(one) or 0
+    if kind_of(one) in REDUCES:
+        return size >= 2 * facts.lanes
+    long = rest_is_small(size, facts.lanes)
     return long and kind_of(one) in OUTPUTS and one is not kernel.axes[0] and not kernel.has_reduce
 
 
@@ -259,8 +262,10 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
     """Vectors along a reduce axis; several, so that additions do not wait for each other: of
     several rows where these share what is read.
     """
-    kernel = facts.kernel
+    kernel, size = facts.kernel, size_of(lane) or 0
     lane = pad_lane(facts, lane)
+    if size % NARROW and size_of(lane) == size:
+        lane = whole_part(facts, lane, 1)
     rows = reuse_axes(kernel, facts.accesses, lane)
     outputs = [r for r in rows if copies_of(r, ROWS_ALONG) > 1]
     amount = vector_amount(facts, lane, 1 if outputs else 4)
