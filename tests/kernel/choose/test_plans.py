@@ -5,16 +5,19 @@ import pytest
 
 from tests.kernel.products import FORMS, agree, operands
 from torpor import Tensor
+from torpor.device import Device
 from torpor.device.machine import facts, machine
 from torpor.ir.ops import Ops
 from torpor.ir.records import OptOps
 from torpor.kernel import Kernel
 from torpor.kernel.choose.heuristics import choose
-from torpor.kernel.choose.plans import depth_of, shapes
+from torpor.kernel.choose.plans import best_plans, depth_of, shapes
+from torpor.kernel.choose.products import apply_plan
 from torpor.kernel.choose.roles import find_roles
 from torpor.kernel.choose.tiling import setting_of
 from torpor.kernel.lower import lower
 from torpor.kernel.ranges import size_of
+from torpor.pipeline import program_for
 
 TARGETS = {name: facts(machine(name)) for name in ("avx2", "avx512")}
 AVX2 = TARGETS["avx2"]
@@ -73,3 +76,25 @@ def test_rows_that_are_multiplied_by_rows_make_whole_vectors(name):
     linear = lower(product.schedule()[-1].ast, TARGETS[name]).linear
     widths = {node.dtype.count for node in linear if node.op is Ops.MUL and node.dtype.is_float}
     assert widths == {TARGETS[name].lanes(4)}
+
+
+def test_every_plan_of_a_convolution_gives_the_same():
+    """Blocks of lanes, of the sum, of one axis of rows or another: the interpreter agrees."""
+    random = np.random.default_rng(3)
+    x, w = (
+        random.integers(-4, 5, size).astype(np.float32) for size in ((2, 4, 6, 8), (16, 4, 3, 3))
+    )
+    item = Tensor(x).conv2d(Tensor(w)).schedule()[-1]
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
+    expected = np.einsum("nchwij,ocij->nohw", windows, w)
+    kernel, cut = Kernel(item.ast, AVX2), 0
+    for _, plan in best_plans(kernel):
+        made = kernel.copy()
+        if not apply_plan(made, plan):
+            continue
+        buffers = [n.arg if n.arg.is_allocated() else n.arg.allocate() for n in item.buffers]
+        program = program_for(item.ast, AVX2, made.opts)
+        Device["PYTHON"].executable(program, b"")(buffers)
+        np.testing.assert_array_equal(buffers[0].numpy().reshape(expected.shape), expected)
+        cut += plan.rows > 0 and plan.outer < len(plan.roles.rows) - 1
+    assert cut

@@ -40,9 +40,10 @@ class Tile(NamedTuple):
 
 class Plan(NamedTuple):
     """A way to tile. block: lanes of a block (0: all); outer: how many axes of rows threads share;
-    rows: of the next axis of them, in a block (0: all); depth: rounds of each summed axis in a block (empty: all); packs: how
-    lanes are copied, if they are; image: rounds of the last axis around, in a block of which
-    windows are copied; together: rows that are packed together (0: they are read where they are).
+    rows: of the axis after these, in a block (0: all); depth: rounds of each summed axis in a block
+    (empty: all); packs: how lanes are copied, if they are; image: rounds of the last axis around,
+    in a block of which windows are copied; together: rows that are packed together (0: they are
+    read where they are).
     """
 
     roles: Roles
