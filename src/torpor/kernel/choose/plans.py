@@ -286,8 +286,8 @@ def heights(plan: Plan, at: Setting) -> Iterator[Plan]:
     rows, height = plan.roles.rows, plan.roles.height
     for outer, one in enumerate(rows):
         yield plan._replace(outer=outer)
-        for parts in PARTS if one is not rows[-1] else ():
-            rounds, rest = divmod(size_of(one) or 1, parts)
+        for count in PARTS if one is not rows[-1] else ():
+            rounds, rest = divmod(size_of(one) or 1, count)
             if rounds > 1 and not rest:
                 yield plan._replace(outer=outer, rows=rounds)
     outer, seen = len(rows) - 1, set()
