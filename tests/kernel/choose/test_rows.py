@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor
 from torpor.device.machine import facts, machine
 from torpor.ir.records import OptOps
@@ -68,6 +69,19 @@ def test_values_of_odd_rows_that_no_mask_covers(dtype: str, columns: int) -> Non
         np.testing.assert_allclose(wide.var(1).numpy(), exact.var(1, ddof=1), rtol=1e-5)
         np.testing.assert_array_equal(wide.argmax(1).numpy(), rows.argmax(1))
         np.testing.assert_array_equal(wide.flip(1).argmin(1).numpy(), rows[:, ::-1].argmin(1))
+
+
+@pytest.mark.parametrize("columns", [33, 65, 257])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_values_of_rows_of_which_one_element_is_left(dtype: str, columns: int) -> None:
+    made = np.random.default_rng(1).standard_normal((7, columns)).astype("float32")
+    x = Tensor(made).cast(dtype).realize()
+    exact = x.cast("float64").numpy()
+    step = float(torpor.finfo(x.dtype).eps)
+    np.testing.assert_allclose(x.var(1).cast("float64").numpy(), exact.var(1, ddof=1), rtol=step)
+    scaled = exact / np.sqrt((exact * exact).mean(1, keepdims=True))
+    found = torpor.nn.functional.rms_norm(x, (columns,)).cast("float64").numpy()
+    np.testing.assert_allclose(found, scaled, rtol=2 * step)
 
 
 @pytest.mark.parametrize("level", ["sse", "avx2", "avx512"])

@@ -147,7 +147,7 @@ def write_row(facts: Facts, one: UOp) -> None:
         facts = replace(facts, lanes=min(facts.lanes, kernel.target.lanes(WORD)))
         most = max(1, min(most, size // facts.lanes))
     one = whole_part(facts, one, most)
-    if size_of(one) != size and not masked:
+    if size - (size_of(one) or 1) > 1 and not masked:  # one element has no loop
         write_part(facts, kernel.axes[position + 1])
     write_part(facts, kernel.axes[position])
 
