@@ -163,6 +163,16 @@ def test_polygamma_of_negative_numbers(n):
     assert poles.abs().tolist() == [math.inf] * 3
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_polygamma_half_way_between_its_poles(n):
+    """There the part that mirrors it is 0 for every even n, and far above what is left else."""
+    x = np.array([-0.5, -3.5, -20.5, -100.5, -1000.5])
+    exact = Tensor(x).polygamma(n).numpy()
+    np.testing.assert_allclose(Tensor(x.astype("f4")).polygamma(n).numpy(), exact, rtol=2e-6)
+    if n % 2 == 0:
+        np.testing.assert_allclose(exact, Tensor(1 - x).polygamma(n).numpy(), rtol=1e-12)
+
+
 def test_logit_has_no_slope_where_it_has_no_value():
     """As PyTorch: NaN beyond 0 and 1; with eps no slope where the argument is held."""
     x = Tensor([-0.5, 0.0, 0.25, 1.0, 1.5], requires_grad=True)

@@ -296,8 +296,9 @@ def slope_of_digamma(x: Any, n: int = 1) -> Any:
     mirrored = x < 0
     made = zeta(n + 1, mirrored.where(1 - x, x)) * ((-1) ** (n + 1) * math.factorial(n))
     part = mirrored.where(x, 0.5)
-    turn = (part - part.round().detach()) * math.pi
-    cotangent = turn.eq(0).where(math.inf, turn.cos() / turn.sin())
+    near = part - part.round().detach()
+    cosine = ((0.5 - near.abs()) * math.pi).sin()  # exact where it is 0, as that of pi / 2 is not
+    cotangent = near.eq(0).where(math.inf, cosine / (near * math.pi).sin())
     powers = np.polynomial.Polynomial([0, 1])
     for _ in range(n):
         powers = powers.deriv() * np.polynomial.Polynomial([-1, 0, -1])
