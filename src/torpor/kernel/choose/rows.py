@@ -146,8 +146,9 @@ def write_row(facts: Facts, one: UOp) -> None:
     if not masked:
         facts = replace(facts, lanes=min(facts.lanes, kernel.target.lanes(WORD)))
         most = max(1, min(most, size // facts.lanes))
+    count = len(kernel.axes)
     one = whole_part(facts, one, most)
-    if size_of(one) != size and not masked:
+    if len(kernel.axes) > count and not masked:  # a rest of one element has no axis
         write_part(facts, kernel.axes[position + 1])
     write_part(facts, kernel.axes[position])
 
