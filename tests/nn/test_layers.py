@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from torpor import Tensor, nn
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,25 @@ def test_embedding():
         layer(Tensor([5])).numpy()
     with pytest.raises(ValueRangeError):
         nn.Embedding(5, 3, padding_idx=5)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_layers_of_complex_numbers(dtype):
+    layer = nn.Linear(400, 3, dtype=dtype)
+    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    assert weight.dtype == bias.dtype == np.dtype(dtype)
+    for part in (weight.real, weight.imag):  # each is drawn like a real one
+        assert 0.04 < np.abs(part).max() <= 0.05
+    assert np.abs(weight.real - weight.imag).max() > 0.01
+    x = np.random.default_rng(1).normal(size=(2, 400)) * (1 + 2j)
+    found = layer(Tensor(x.astype(dtype)))
+    np.testing.assert_allclose(found.detach().numpy(), x @ weight.T + bias, rtol=1e-4, atol=1e-5)
+    (found.abs() ** 2).sum().backward()
+    assert layer.weight.grad.dtype.name == dtype
+    layer.reset_parameters()
+    assert np.abs(layer.weight.detach().numpy() - weight).max() > 0.01
+    assert nn.RMSNorm(2, dtype=dtype).weight.tolist() == [1, 1]
+    nested = nn.MultiheadAttention(4, 2, dtype=dtype)
+    assert {one.dtype.name for one in nested.parameters()} == {dtype}
+    with pytest.raises(DTypeError, match="does not take complex numbers"):
+        nn.LayerNorm(3, dtype=dtype)(Tensor(np.ones((1, 3), dtype)))

@@ -65,7 +65,7 @@ def test_state_goes_from_one_module_to_another():
     x = Tensor([[1.0, -2.0], [0.5, 3.0]])
     other.load_state_dict(one.state_dict())
     assert (one(x).numpy() == other(x).numpy()).all()
-    with pytest.raises(KeyError, match="missing"):
+    with pytest.raises(KeyError, match="Missing key"):
         one.load_state_dict({})
     one.load_state_dict({}, strict=False)
     again = pickle.loads(pickle.dumps(one))

@@ -245,6 +245,17 @@ def test_determinants_of_singular_matrices():
     np.testing.assert_allclose(slope.numpy(), [[-2j, -1], [2j, 1]], 1e-9, 1e-9)
 
 
+def test_the_sign_of_a_determinant_that_is_nan():
+    """As PyTorch has it: 0, and NaN of a complex one."""
+    sign, log = linalg.slogdet(Tensor([[[np.nan, 1.0], [1.0, 2.0]], [[-1.0, 0.0], [0.0, 2.0]]]))
+    assert sign.tolist() == [0, -1]
+    np.testing.assert_array_equal(np.isnan(log.numpy()), [True, False])
+    sign, log = linalg.slogdet(T(np.array([[np.nan + 0j]])))
+    assert np.isnan(sign.real.item())
+    assert np.isnan(sign.imag.item())
+    assert np.isnan(log.item())
+
+
 def test_eigenvalues_are_complex():
     for dtype, kind in (("float32", "complex64"), ("float64", "complex128")):
         values, vectors = linalg.eig(Tensor([[2.0, 0.0], [0.0, 3.0]], dtype=dtype))

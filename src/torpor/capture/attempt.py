@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torpor.base.attributes import attributes
 from torpor.base.errors import DivisionByZeroError, LinAlgError, OutOfBoundsError, ValueRangeError
 from torpor.capture.code import asks_for_types
+from torpor.capture.constant import Constants
 from torpor.capture.finish import finish
 from torpor.capture.holding import is_given_one_of, is_tensor
 from torpor.capture.number import Number, Tape
@@ -33,16 +34,20 @@ class Attempt:
 
 
 def attempt(
-    function: Callable[..., Any], call: Call, strict: bool, by_value: str | None
+    function: Callable[..., Any],
+    call: Call,
+    strict: bool,
+    by_value: str | None,
+    seen: Container[int] = (),
 ) -> Attempt:
     """Run the function and trace it; `by_value` says why it is given its numbers as they are: they
-    are guarded by value then.
+    are guarded by value then. `seen`: marks of what earlier runs asked tensors for.
     """
     by_value = by_value or (call.numbers and asks_for_types(_code_of(function))) or None
     at_once = False
     while True:
         try:
-            return _Run(function, call, strict, by_value, at_once=at_once).attempt()
+            return _Run(function, call, strict, by_value, None, at_once, seen).attempt()
         except Again as again:
             by_value, at_once = (by_value, True) if again.at_once else (again.reason, at_once)
 
@@ -69,12 +74,13 @@ class _Run:
         by_value: str | None,
         sizes: AnySize | None = None,
         at_once: bool = False,
+        seen: Container[int] = (),
     ):
         self.function, self.call, self.by_value, self.sizes = function, call, by_value, sizes
         bound = sizes.bound(call) if sizes else []
         names = [*names_of(function, call, is_number), *(sizes.names() if sizes else ())]
         self.tape = Tape(call.numbers, names, bound)
-        self.tracer = Tracer(strict, self.tape, by_value is not None)
+        self.tracer = Tracer(strict, self.tape, by_value is not None, Constants(seen))
         self.tracer.at_once = at_once
         if by_value:
             for number in self.tape.numbers:

@@ -11,7 +11,9 @@ from typing import Any, Final, NamedTuple
 from torpor.base.attributes import attributes
 from torpor.base.dtypes import DType, dtypes
 from torpor.capture.commit import Fixed, Leaf, Value, severed
-from torpor.capture.guards import Guards, guards_of
+from torpor.capture.constant import READS
+from torpor.capture.draws import states_after
+from torpor.capture.guards import Guards, guard_numbers, guards_of
 from torpor.capture.holding import is_a, is_given_one_of, is_tensor
 from torpor.capture.number import Number, plain
 from torpor.capture.place import ABSENT, Place
@@ -36,7 +38,6 @@ from torpor.pipeline.command import Word
 from torpor.pipeline.compiled_graph import CompiledGraph, compiled_graph
 from torpor.tensor.computing import compute
 from torpor.tensor.handle import Handle
-from torpor.tensor.random import state_of
 from torpor.tensor.storage import Storage, buffers_of, is_buffer, is_severed
 from torpor.tensor.tensor import steps_of
 
@@ -117,7 +118,8 @@ class _Finish:
 
     def additions(self) -> list[tuple[Any, list[Any]]]:
         """Lists outside that the function only appended to, and what. Plain constants are a note
-        about the trace, like printing: they do not depend on the call.
+        about the trace, like printing: they do not depend on the call, unless it read numbers of
+        tensors.
         """
         found = []
         for owner, before, path in self.tracer.altered.values():
@@ -127,7 +129,7 @@ class _Finish:
                 self.tracer.refuse(f"changes what {path} holds")
             elif id(owner) not in self.tracer.reach.contents:
                 added = now[len(before) :]
-                if not all(map(is_plain, added)):
+                if self.tracer.constants.numbers or not all(map(is_plain, added)):
                     found.append((owner, added))
         return found
 
@@ -307,6 +309,9 @@ def finish(
 
 
 def _check_gradients(tracer: Tracer, given: Sequence[Handle], outputs: Iterable[Handle]) -> None:
+    numbers, grads = tracer.constants.numbers, tracer.grads.values()
+    if any(entry is not None and id(entry._storage) in numbers for _, entry in grads):
+        tracer.refuse(READS)  # found by whose gradient it is
     if tracer.gradients_taken or not any(handle.requires_grad for handle in given):
         return
     known = {id(handle) for handle in given}
@@ -388,7 +393,7 @@ def _compiled(
     pairs = zip(changed, nodes[len(left) - len(changed) :], strict=True)
     plain = len(buffers) == len(tracer.inputs) == len({*map(id, buffers)})  # one buffer each
     graph, slots = compiled_graph(
-        tracer.recorded,
+        tracer.constants.varying(tracer.recorded, tracer.inputs.values(), wanted),
         buffers,
         wanted,
         lambda binding: words.get(binding.src[0].arg[0]),
@@ -422,8 +427,10 @@ def _guards(work: _Finish, sources: Sequence[Any]) -> Guards:
     """What must hold for the trace to be replayed."""
     tracer = work.tracer
     guards = guards_of(tracer, work.given)
+    inputs = [*zip(tracer.inputs.values(), sources, strict=True)]
+    guard_numbers(guards, tracer, inputs)
     known = {id(handle._storage) for handle, *_ in tracer.reach.tensors.values()}
-    for entry, source in zip(tracer.inputs.values(), sources, strict=True):
+    for entry, source in inputs:
         if is_a(source, int) and id(entry.storage) in known:
             test = f"a[{source}]._storage is {guards.bind(entry.storage)}"
             guards.add(test, "what the arguments share")
@@ -478,21 +485,3 @@ def _sever(storages: Iterable[Storage], work: _Finish) -> None:
     for storage in storages:
         if storage.requires and not is_severed(storage.base):
             storage.replace(severed(work.node_of(storage)))
-
-
-def states_after(tracer: Tracer) -> tuple[list[int | None], list[tuple[Any, int, int]]]:
-    """What the run did to random streams: how far each that it drew from has gone on (None: it was
-    seeded anew), and (generator, seed, draw) of those that it seeded.
-    """
-    advances: list[int | None] = []
-    seeded = dict(tracer.reseeded)
-    for stream in tracer.streams.values():
-        state = state_of(stream.generator)
-        went_on = state.name == stream.name
-        advances.append(state.draw - stream.draw if went_on else None)
-        if not went_on:
-            seeded[id(stream.generator)] = stream.generator
-    if state_of(None).name > tracer.before:
-        seeded[id(None)] = None
-    states = [(generator, state_of(generator)) for generator in seeded.values()]
-    return advances, [(generator, s.seed, s.draw) for generator, s in states]

@@ -16,9 +16,10 @@ from torpor.capture.holding import is_a, line_of, own_attributes, own_of, snapsh
 from torpor.capture.place import ABSENT, Inherited, Local, Place, Variable
 from torpor.capture.program import Known, Slot, Step, step
 from torpor.capture.python import version_of, word_of_version
-from torpor.capture.tracer import Tracer
+from torpor.capture.tracer import Input, Tracer
 from torpor.capture.tree import is_plain, same
 from torpor.tensor.handle import Handle
+from torpor.tensor.realisation import value_of, values_in
 from torpor.tensor.storage import Storage
 
 Check = Callable[[Sequence[Handle]], bool]
@@ -379,6 +380,21 @@ def _contents_are(container: Any, kept: Any) -> Iterator[Step]:
     for number, part in enumerate(kept):
         yield step("list_item", "part", "owner", number)
         yield step("is", "part", Known(part))
+
+
+def guard_numbers(guards: Guards, tracer: Tracer, inputs: Iterable[tuple[Input, Any]]) -> None:
+    """That inputs, each of which comes with its source, hold the numbers that the function asked
+    for while it ran: an array may look into their memory, so the numbers are compared.
+    """
+    paths = {id(handle._storage): path for handle, path, *_ in tracer.reach.tensors.values()}
+    guards.names |= {"numbers_of": value_of, "numbers_in": values_in}
+    for entry, source in inputs:
+        kept = tracer.constants.numbers.get(id(entry.storage))
+        if kept is not None:
+            outside = is_a(source, Storage)
+            found = f"numbers_in({guards.bind(source)})" if outside else f"numbers_of(a[{source}])"
+            what = paths.get(id(entry.storage), f"tensor {source}")
+            guards.add(f"same_array({found}, {guards.bind(kept)})", f"the numbers of {what}")
 
 
 def _guard_grads(guards: Guards, tracer: Tracer, arguments: Sequence[Handle]) -> None:

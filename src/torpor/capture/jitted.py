@@ -17,6 +17,7 @@ from torpor.base.locks import recursive_lock, taken
 from torpor.base.phases import phase
 from torpor.base.site import decode, here
 from torpor.capture.attempt import Attempt, attempt, of_any_size
+from torpor.capture.constant import READS, Seen
 from torpor.capture.guards import GRADIENT_THERE
 from torpor.capture.holding import is_a, is_tensor
 from torpor.capture.kind import difference, kind_key, nearest
@@ -63,6 +64,7 @@ class _Kind:
     waited: int = 0  # replays before that is tried
     used: int = 0
     sized: bool = False  # computed by kernels for any size
+    seen: Seen = field(default_factory=Seen)
     change: str = ""  # how its first call differed from the nearest kind
 
 
@@ -291,7 +293,7 @@ class Jitted:
         why = self._misses[-1] if self._misses else "new"
         expect_native(Jitted)
         with phase("trace", self._name(), why), limited(self._limit):
-            made = attempt(self.__wrapped__, call, strict, self._by_value)
+            made = attempt(self.__wrapped__, call, strict, self._by_value, kind.seen.marks)
         self._by_value = made.by_value
         self._baked |= made.tracer.baked
         self._keep(kind, made)
@@ -306,8 +308,9 @@ class Jitted:
         names = names_of(self.__wrapped__, call, is_tensor)
         named = zip(names, call.tensors, strict=True)
         shapes = [f"{name}: {t.shape} {t.dtype.name}" for name, t in named]
+        plain = kind.plain if made.trace else "; ".join(made.tracer.reasons)
         facts: dict[str, Any] = {"name": self._name(), "why": why, "change": kind.change}
-        facts |= {"plain": kind.plain, "arguments": shapes, "guards": [], "takes": []}
+        facts |= {"plain": plain, "arguments": shapes, "guards": [], "takes": []}
         facts["baked"] = list(made.tracer.baked)
         if trace is not None:
             used = [["arguments", path, ""] for path in trace.used]
@@ -319,8 +322,12 @@ class Jitted:
 
     def _keep(self, kind: _Kind, made: Attempt) -> None:
         trace = made.trace
+        self._refused.pop(READS, None)
         if trace is None:
-            kind.plain = "; ".join(made.tracer.reasons)
+            reason, replays = "; ".join(made.tracer.reasons), sum(one.hits for one in kind.traces)
+            self._refused[reason] = None
+            if reason != READS or not kind.seen.may_match(made.tracer.constants, replays):
+                kind.plain = reason
         elif (unstable := trace.guards.failing(made.given)) is not None:
             kind.unstable += 1
             self._note_miss(unstable)
@@ -331,6 +338,8 @@ class Jitted:
         else:
             kind.unstable = 0
             kind.traces.insert(0, trace)
+            if all(one.plain != READS for one in [*self._kinds.values()]):
+                self._refused.pop(READS, None)  # of an earlier run, before its numbers came again
         if kind.plain is not None:
             self._refused[kind.plain] = None
         self._let_go()

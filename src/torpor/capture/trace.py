@@ -9,11 +9,12 @@ from typing import Any, Final
 from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
 from torpor.capture.commit import Leaf, Value, commit, owner_of, results_of, shown_of
+from torpor.capture.draws import Draw, Stream, draw_word
 from torpor.capture.guards import Guards
 from torpor.capture.number import Replay
 from torpor.capture.place import Place
 from torpor.capture.successor import Owner, heirs_of
-from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
+from torpor.capture.tracer import cut_of, stored
 from torpor.capture.tree import Call, Path, holds_twice
 from torpor.ir.infer import Shape, product, shape_of
 from torpor.pipeline.compiled_graph import CompiledGraph

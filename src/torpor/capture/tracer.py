@@ -29,6 +29,8 @@ from torpor.capture.code import (
     is_ours,
     root_of,
 )
+from torpor.capture.constant import READS, Constants
+from torpor.capture.draws import Draw, Stream
 from torpor.capture.holding import is_a, module_of, name_of, title_of
 from torpor.capture.number import Tape
 from torpor.capture.reach import Reach
@@ -100,37 +102,6 @@ class Passed(NamedTuple):
     path: Path | None
 
 
-class Stream(NamedTuple):
-    """Random numbers: the generator (None: the context's own), its state at the first draw."""
-
-    generator: Any
-    state: Any
-
-    @property
-    def name(self) -> int:
-        return int(self.state.name)
-
-    @property
-    def draw(self) -> int:
-        return int(self.state.draw)
-
-
-class Draw(NamedTuple):
-    """An integer that a stream gives at each run: its number, what of it, draws from now."""
-
-    stream: int
-    what: str
-    offset: int
-
-
-def draw_word(asked: Draw, states: Sequence[Any]) -> int:
-    """The 32-bit word that the seed or the draw number of a stream in these states gives."""
-    state = states[asked.stream]
-    if asked.what == "draw":
-        return int(state.draw + asked.offset) & 0xFFFFFFFF
-    return int(state.seed >> (32 * asked.offset)) & 0xFFFFFFFF
-
-
 def cut_of(storage: Storage) -> Any:
     """Along which axis a tensor over several devices is cut (computed if it has not been)."""
     if JOINT not in storage.device:
@@ -179,8 +150,9 @@ class Tracer(Watcher):
     baked:   what it saw that no guard covers.
     """
 
-    def __init__(self, strict: bool, tape: Tape, by_value: bool):
+    def __init__(self, strict: bool, tape: Tape, by_value: bool, constants: Constants):
         self.strict, self.tape, self.by_value = strict, tape, by_value
+        self.constants = constants
         self.reasons: dict[str, None] = {}
         self.baked: dict[str, None] = {}
         self.reach = Reach(self.bake, self.note_grad)
@@ -459,8 +431,12 @@ class Tracer(Watcher):
             self.refuse("hands out or keeps a part of a view that it was given")
             self.stand_ins.put_back()
 
-    def read(self, handle: Handle) -> None:
-        self.refuse("reads the value of a tensor while it runs (item, numpy, float, bool, ...)")
+    def read(self, handle: Handle, lent: bool) -> None:
+        self.constants.hopeless |= lent
+        if not self.constants.hopeless and {*self.reasons} <= {READS} and not self.tape.sizes:
+            if self.constants.admit(handle, self.recorded, self.inputs):
+                return
+        self.refuse(READS)
 
     def differentiated(self, leaf: Handle | None) -> None:
         self.gradients_taken = True

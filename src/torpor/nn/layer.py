@@ -7,9 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from torpor.base.dtypes import as_dtype
 from torpor.base.errors import ShapeError
 from torpor.nn import state
-from torpor.nn.module import Module, is_own
+from torpor.nn.module import Module, is_own, parameter
 from torpor.tensor import mode
 from torpor.tensor.spelling import check_keywords
 
@@ -46,8 +47,13 @@ def _placed(make: Callable[..., None]) -> Callable[..., None]:
     def made(*arguments: Any, device: Any = None, dtype: Any = None, **options: Any) -> None:
         layer, *given = arguments
         check_keywords(layer, own, options)
-        with mode.made_as(device, dtype):
+        whole = None if dtype is None else as_dtype(dtype)
+        with mode.made_as(device, whole and (whole.to_real() if whole.is_complex else whole)):
             make(*arguments, **options)
+            if whole is not None and whole.is_complex:
+                twin = object.__new__(type(layer))
+                make(twin, *given, **options)
+                _become_complex(layer, twin)
         if isinstance(layer, Renewable):
             kind, *_ = kinds = [one for one in type(layer).__mro__ if is_own(one)]
             if next(filter(None, map(_maker, kinds))) is made:  # and none that another calls
@@ -65,6 +71,18 @@ def _placed(make: Callable[..., None]) -> Callable[..., None]:
     signature = own.replace(parameters=[*own.parameters.values(), *further])
     made.__signature__ = signature  # type: ignore[attr-defined]
     return made
+
+
+def _become_complex(layer: Layer, twin: Layer) -> None:
+    """Have parameters with imaginary parts that are drawn as the real ones are, from a `twin`; what
+    both have is no draw: its imaginary part is 0.
+    """
+    for one, other in zip(layer.modules(), twin.modules(), strict=True):
+        for name, real in one.named_parameters(recurse=False):
+            if not real.dtype.is_complex:
+                drawn = other.get_parameter(name).detach()
+                imaginary = drawn * real.ne(drawn).any()
+                setattr(one, name, parameter(real.detach().complex(imaginary)))
 
 
 def _maker(kind: type) -> Any:

@@ -147,8 +147,8 @@ def load_state_dict(
     if not isinstance(values, Mapping):
         raise DTypeError(f"a state is tensors by name, not {type(values).__name__}")
     misfit = misfit_of(model, values)
-    if strict:
-        refuse(misfit)
+    if strict and any(misfit):
+        refuse(misfit, *mismatches(get_state_dict(model), values))
     take_over(model, values, assign)
     return misfit
 
@@ -162,21 +162,30 @@ def misfit_of(model: Any, values: Mapping[str, Any]) -> Misfit:
 
 def refuse(misfit: Misfit, *further: str) -> None:
     """A `StateError` if there are names that only one side has, or more to say."""
-    if any(misfit) or further:
-        what = f"missing {misfit.missing_keys}, unexpected {misfit.unexpected_keys}"
-        raise StateError("; ".join([f"the state does not fit: {what}", *further]))
+    kinds = {"Missing key(s)": misfit.missing_keys, "Unexpected key(s)": misfit.unexpected_keys}
+    parts = [f"{kind}: {', '.join(map(repr, names))}" for kind, names in kinds.items() if names]
+    if parts or further:
+        raise StateError("\n  ".join(["the state does not fit:", *parts, *further]))
+
+
+def mismatches(own: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[str]:
+    """Which tensors of a model are given values of another shape, in words."""
+    shapes = [
+        (name, tuple(own[name].shape), np.shape(values[name])) for name in own if name in values
+    ]
+    return [
+        f"size mismatch for {name}: the model has shape {shape}, the value given has {given}"
+        for name, shape, given in shapes
+        if shape != given
+    ]
 
 
 def take_over(model: Any, values: Mapping[str, Any], assign: bool = False) -> None:
     """Copy the values of which the model has the names: see `load_state_dict`."""
     own = get_state_dict(model)
     both = own.keys() & values.keys()
-    for name in both:
-        if np.shape(values[name]) != tuple(own[name].shape):
-            raise ShapeError(
-                f"{name!r} has shape {tuple(own[name].shape)}, the value given has "
-                f"{np.shape(values[name])}"
-            )
+    if wrong := mismatches(own, values):
+        raise ShapeError("\n  ".join(["the state does not fit:", *wrong]))
     with no_grad():
         for name in both if assign else ():
             given = as_tensor(values[name]).detach()

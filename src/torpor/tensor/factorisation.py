@@ -218,7 +218,6 @@ def _finite(x: Array) -> Array:
 _inverse = host("inverse", "Singular matrix", _zero_pivot)(lambda x: [np.linalg.inv(x)])
 _solve = host("solve", "Singular matrix", _zero_pivot)(lambda x, y: [np.linalg.solve(x, y)])
 _det = host("det")(lambda x: [np.linalg.det(x)])
-_slogdet = host("slogdet")(lambda x: [*np.linalg.slogdet(x)])
 _cholesky = host("cholesky", "Matrix is not positive definite", _failing_minor)(
     lambda x: [np.linalg.cholesky(x)]
 )
@@ -226,6 +225,12 @@ _qr = host("qr")(lambda x, mode: [*np.linalg.qr(x, mode)])
 _eigh = host("eigh")(lambda x, triangle: [*np.linalg.eigh(x, triangle)])
 _svd = host("svd")(lambda x, square: [*np.linalg.svd(_finite(x), square)])
 geqrf = host("geqrf")(lambda x: [*np.linalg.qr(x, "raw")])
+
+
+@host("slogdet")
+def _slogdet(x: Array) -> Sequence[Array]:
+    sign, log = np.linalg.slogdet(x)
+    return [sign * ~np.isnan(log), log]  # PyTorch's sign of a real NaN: 0
 
 
 @host("cholesky_inverse", "Singular matrix")

@@ -98,8 +98,8 @@ class Inside(Watcher):
             self.refuse(handle, "it cannot make another view of a tensor from outside")
         self.outer.turned(handle)
 
-    def read(self, handle: Handle) -> None:
-        self.outer.read(handle)
+    def read(self, handle: Handle, lent: bool) -> None:
+        self.outer.read(handle, lent)
 
     def differentiated(self, leaf: Handle | None) -> None:
         if leaf is not None:
@@ -151,11 +151,11 @@ class Step(Inside):
         rows = iota(self.count or 0, self.device, dtypes.uint32)
         return {} if self.number is None else {self.number: rows}
 
-    def read(self, handle: Handle) -> None:
+    def read(self, handle: Handle, lent: bool) -> None:
         if any(node.op is Ops.SLOT for node in handle._current().toposort()):
             what = "a value that depends on the step cannot be read while the step is traced"
             raise located(UnknownValueError(f"{self.what}: {what}"), (handle,))
-        super().read(handle)
+        super().read(handle, lent)
 
     def draws(self, rounds: int) -> int:
         if self.count is None:

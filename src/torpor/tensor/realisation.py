@@ -172,18 +172,18 @@ def _cut_loose(tensor: Handle) -> None:
         tensor._path, tensor._stamp = None, 0
 
 
-def value_of(tensor: Handle) -> Array:
-    """The elements as an array, which may share the tensor's memory."""
+def value_of(tensor: Handle, lent: bool = False) -> Array:
+    """The elements as an array, which may share the tensor's memory (`lent`: and be written to)."""
     if tensor.dtype.kind == "packed":
         return value_of(_wide(tensor)).astype(tensor.dtype.numpy)
     if active and (watching := watcher()) is not None:
-        watching.read(tensor)
+        watching.read(tensor, lent)
     node = tensor._current()
     array = read(node)
     if array is not None:
         return array
     if JOINT in tensor._storage.device:
-        return value_of(tensor.to(tensor.device[0]))
+        return value_of(tensor.to(tensor.device[0]), lent)
     if tensor._path is None or (tensor._path.kind == "leaf" and tensor._path.previous is None):
         _realize_alone(tensor)
         array = read(tensor._current())
@@ -279,16 +279,17 @@ class Realisation(Handle):
         may share the tensor's memory. Computes what is needed.
         """
         if not copy:
-            return value_of(self)
+            return value_of(self, lent=True)
         made = _read_off(self, copy_of)
         return np.array(value_of(self), copy=True, order="C") if made is None else made
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        array = self.numpy() if copy is None or copy else value_of(self)
+        array = self.numpy(copy is None or copy)
         return array if dtype is None else array.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return given(value_of(self.realize()), self.dtype, options)  # of a constant its own
+        array = value_of(self.realize(), lent=True)
+        return given(array, self.dtype, options)  # of a constant its own
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return value_of(self).__dlpack_device__()
@@ -461,7 +462,7 @@ def memoryview_of(tensor: Any) -> memoryview:
         bits = f"x.bitcast('uint{max(tensor.dtype.bits, 8)}')"
         what = f"a memoryview has no {tensor.dtype.name}; use {bits}.data() or x.numpy()"
         raise located(DTypeError(what), (tensor,))
-    return value_of(tensor).data
+    return value_of(tensor, lent=True).data
 
 
 def _same(node: UOp) -> UOp:

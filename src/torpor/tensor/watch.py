@@ -43,8 +43,8 @@ class Watcher(ABC):
         """A tensor is about to become another view of what it is a view of."""
 
     @abstractmethod
-    def read(self, handle: Handle) -> None:
-        """The host is about to read a tensor's elements."""
+    def read(self, handle: Handle, lent: bool) -> None:
+        """The host is about to read a tensor's elements; `lent`: it may write to them later."""
 
     @abstractmethod
     def differentiated(self, leaf: Handle | None) -> None:

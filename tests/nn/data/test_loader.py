@@ -1,6 +1,8 @@
 """Batches, orders and workers."""
 
 import collections
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -181,6 +183,37 @@ def test_what_workers_raise_is_raised_here():
         list(data.DataLoader(Broken(), 1, num_workers=1))
     with pytest.raises(data.WorkerError, match="ended with status 7"):
         list(data.DataLoader(Ending(), 1, num_workers=1))
+
+
+def test_what_workers_cannot_be_sent_is_said():
+    class Inner(Squares):
+        pass
+
+    for wrong in (
+        {"dataset": Inner()},
+        {"dataset": Squares(), "collate_fn": lambda parts: parts},
+        {"dataset": Squares(), "worker_init_fn": lambda number: None},
+    ):
+        with pytest.raises(data.WorkerError, match=r"top of a module.*num_workers=0.*<locals>"):
+            list(data.DataLoader(**wrong, num_workers=1))
+
+
+def test_what_a_notebook_defines_is_not_known_to_workers():
+    program = """
+import torpor.nn.data as data
+class Squares(data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, n): return n * n
+whole = Squares()
+for dataset in (whole, data.Subset(whole, [1, 2])):
+    try:
+        list(data.DataLoader(dataset, 2, num_workers=1))
+    except data.WorkerError as error:
+        print("num_workers=0" in str(error), "notebook" in str(error))
+print([batch.tolist() for batch in data.DataLoader(whole, 2)])
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout.splitlines() == ["True True", "True True", "[[0, 1], [4, 9]]"]
 
 
 Pair = collections.namedtuple("Pair", "a b")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import pickle
 import random
 import signal
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -98,17 +100,40 @@ def _made(task: Task, samples: Iterator[Any] | None, request: Any) -> Any:
     return (task.collate(taken if size else taken[0]),)
 
 
+_ELSEWHERE: Final = (
+    "workers are processes of their own, to which the dataset, collate_fn and worker_init_fn are "
+    "sent by pickle: define them at the top of a module that can be imported (not inside of a "
+    "function, in a notebook, or as a lambda), or use num_workers=0"
+)
+
+
+def _is_interactive() -> bool:
+    """Whether no other process can import what the program defines: it is in no file."""
+    return not hasattr(sys.modules["__main__"], "__file__")
+
+
+def _check_known_elsewhere(*parts: Any) -> None:
+    """A `WorkerError` if something is defined in a notebook."""
+    for part in parts:
+        if _is_interactive() and getattr(part, "__module__", None) == "__main__":
+            raise WorkerError(f"{_ELSEWHERE}: {part.__qualname__} is defined here")
+
+
 class Workers:
     """Processes that are started when the first batch is asked for."""
 
     def __init__(self, task: Task, timeout: float):
         context = multiprocessing.get_context("spawn")
+        _check_known_elsewhere(type(task.dataset), task.collate, task.init)
         self.timeout = timeout or None
         self.pipes, self.processes = list[Connection](), list[Any]()
         for number in range(task.workers):
             here, there = context.Pipe()
             process = context.Process(target=serve, args=(there, task, number), daemon=True)
-            process.start()
+            try:
+                process.start()
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                raise WorkerError(f"{_ELSEWHERE}: {error}") from error
             there.close()
             self.pipes.append(here)
             self.processes.append(process)
@@ -144,7 +169,8 @@ class Workers:
         except (EOFError, ConnectionResetError):
             process.join(1)
             what = f"worker {place} ended with status {process.exitcode}"
-            advice = "a program that starts workers is guarded by if __name__ == '__main__'"
+            guarded = "a program that starts workers is guarded by if __name__ == '__main__'"
+            advice = _ELSEWHERE if _is_interactive() else guarded
             raise WorkerError(f"{what}; {advice}") from None
         if not is_made:
             raise WorkerError(f"worker {place} raised:\n{found}")
