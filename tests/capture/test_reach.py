@@ -410,7 +410,7 @@ def test_a_profiler_in_c_sees_a_first_call() -> None:
     value = f(numbers(1))
     profile.disable()
     assert value.tolist() == [10]
-    assert any(getattr(e.code, "co_name", "") == "realize" for e in profile.getstats())
+    assert any(getattr(e.code, "co_name", "") == "scheduled" for e in profile.getstats())
 
 
 @pytest.fixture

@@ -278,8 +278,8 @@ def test_an_old_value_that_another_tensor_takes_is_not_written_over() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_weights_and_gradients_stay_from_the_second_call_on() -> None:
-    """The first call of all is traced; nobody holds what it made but the tensors themselves."""
+def test_weights_and_gradients_stay_from_the_first_call_on() -> None:
+    """The first call of all is traced, and replayed at its end."""
     weight, state = weights(0).requires_grad_(True), weights(1)
     by = weights(2)
     wanted, kept = weight.numpy().astype(np.float64), state.numpy().astype(np.float64)
@@ -292,13 +292,14 @@ def test_weights_and_gradients_stay_from_the_second_call_on() -> None:
             state.assign(state * 0.5 + weight.grad)
             weight.sub_(state * 0.25)
 
-    places = []
+    before, places = (place(weight), place(state)), []
     for _ in range(6):
         step(by)
         places.append((place(weight), place(state), place(weight.grad)))
         kept = kept * 0.5 + 2 * wanted * by.numpy().astype(np.float64) ** 2
         wanted = wanted - kept * 0.25
-    assert len(set(places[1:])) == 1
+    assert len(set(places)) == 1
+    assert places[0][:2] == before
     np.testing.assert_allclose(weight.numpy(), wanted, rtol=1e-4, atol=1e-4)
 
 

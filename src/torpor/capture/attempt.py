@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,13 @@ from torpor.capture.finish import finish
 from torpor.capture.holding import is_given_one_of, is_tensor
 from torpor.capture.number import Number, Tape
 from torpor.capture.sizes import AnySize
-from torpor.capture.trace import Trace, is_whole, storage_of_view
+from torpor.capture.trace import MISS, Trace, is_whole, storage_of_view
 from torpor.capture.tracer import Again, Tracer, stored
-from torpor.capture.tree import Call, Exchange, is_number, names_of, restore
+from torpor.capture.tree import Call, Exchange, is_number, names_of
+from torpor.capture.undo import can_undo, undo
+from torpor.pipeline.compiled_graph import Failed
 from torpor.tensor.elementwise import unpacking
 from torpor.tensor.handle import Handle, make
-from torpor.tensor.random import go_on_from
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Attempt:
     by_value: str | None
 
 
+class NotReplayed(Exception):
+    """What a run left to a replay that one could not do; nothing has changed."""
+
+
 def attempt(
     function: Callable[..., Any],
     call: Call,
@@ -44,10 +50,13 @@ def attempt(
     are guarded by value then. `seen`: marks of what earlier runs asked tensors for.
     """
     by_value = by_value or (call.numbers and asks_for_types(_code_of(function))) or None
-    at_once = False
+    at_once, may_wait = False, True
     while True:
+        run = _Run(function, call, strict, by_value, None, at_once, seen, may_wait)
         try:
-            return _Run(function, call, strict, by_value, None, at_once, seen).attempt()
+            return run.attempt()
+        except NotReplayed:
+            may_wait = False
         except Again as again:
             by_value, at_once = (by_value, True) if again.at_once else (again.reason, at_once)
 
@@ -75,6 +84,7 @@ class _Run:
         sizes: AnySize | None = None,
         at_once: bool = False,
         seen: Container[int] = (),
+        may_wait: bool = False,
     ):
         self.function, self.call, self.by_value, self.sizes = function, call, by_value, sizes
         bound = sizes.bound(call) if sizes else []
@@ -87,6 +97,8 @@ class _Run:
                 self.tape.guard_value(number, by_value)
         given = [_stand_in(t) for t in call.tensors]
         self.given: list[Any] = sizes.stand_ins(given, bound) if sizes else given
+        same = all(map(operator.is_, self.given, call.tensors))
+        self.may_wait = may_wait and same  # views would not be where they were
         self.required = [one.requires_grad for one in self.given]
         self.exchange = Exchange()
 
@@ -111,7 +123,7 @@ class _Run:
                 self.sizes.admit(result)
                 if tracer.reasons or not self.tape.varies:
                     raise Again("it depends on a size in another way than as a number")
-            trace = self._finished(result)
+            trace, waits = self._finished(result)
         except Again:
             undo(tracer)
             raise
@@ -124,7 +136,11 @@ class _Run:
         finally:
             self.tape.close()
             self._take_back((arguments, options))
-        result = self.exchange.take_back(result, self._plain)
+        if trace is not None and waits:
+            del result, arguments, options  # nothing but what was there may hold memory
+            result = self._replayed(trace)
+        else:
+            result = self.exchange.take_back(result, self._plain)
         return Attempt(result, trace, tracer, self.given, self.by_value)
 
     def _may_fail(self, error: BaseException) -> bool:
@@ -135,11 +151,26 @@ class _Run:
             return False
         return isinstance(error, TypeError | ValueError) and can_undo(self.tracer)
 
-    def _finished(self, result: Any) -> Trace | None:
-        """The trace of the run, unless a check fails: then nothing has changed, as in a replay."""
+    def _replayed(self, trace: Trace) -> Any:
+        """What the trace gives, where the run itself has changed nothing."""
+        self.tracer.close()
+        try:
+            result = trace(self.call)
+        except Failed:  # a run can say more
+            result = MISS
+        if result is MISS:
+            raise NotReplayed
+        trace.hits = 0
+        return result
+
+    def _finished(self, result: Any) -> tuple[Trace | None, bool]:
+        """The trace of the run, and whether a replay has to follow (see `finish`). Where a check
+        fails nothing has changed, as in a replay.
+        """
         call, tracer = self.call, self.tracer
         try:
-            return finish(tracer, call.tensors, self.given, result, call.objects)
+            held, may_wait = call.objects, self.may_wait
+            return finish(tracer, call.tensors, self.given, result, held, may_wait)
         except (DivisionByZeroError, OutOfBoundsError, ValueRangeError) as error:
             if can_undo(tracer):
                 undo(tracer)
@@ -197,29 +228,3 @@ def _stand_in(tensor: Handle) -> Handle:
     made = make(storage.base, storage.device, storage=storage)
     attributes(made).update(attributes(tensor))
     return unpacking(made, tensor._current()) if tensor.dtype.kind == "packed" else made
-
-
-# --- undoing it -----------------------------------------------------------------------------------
-def can_undo(tracer: Tracer) -> bool:
-    """Whether everything that the run changed is known."""
-    return not tracer.reasons and set(tracer.reseeded) <= {id(None)}
-
-
-def undo(tracer: Tracer) -> None:
-    """Put everything back that the run has changed: tensors, gradients, names, lists, streams."""
-    for entry in tracer.inputs.values():
-        if entry.storage.base is not entry.base:
-            entry.storage.replace(entry.base)
-            entry.storage.requires = entry.requires
-    for handle, gradient in tracer.grads.values():
-        handle.grad = gradient
-    for place in tracer.reach.places.values():
-        if place.name in tracer.reach.stored and place.now() is not place.value:
-            place.put(place.value)
-    for container, kept, _ in tracer.reach.contents.values():
-        restore(container, kept)
-    for container, kept, _ in (*tracer.altered.values(), *tracer.passed.values()):
-        restore(container, kept)
-    for stream in tracer.streams.values():
-        go_on_from(stream.generator, stream.state)
-    go_on_from(None, tracer.state)

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from torpor.base.attributes import attributes
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import DType
 from torpor.capture.commit import Fixed, Leaf, Value, severed
 from torpor.capture.constant import READS
 from torpor.capture.draws import states_after
@@ -30,13 +30,14 @@ from torpor.capture.tree import (
     same,
     walk,
 )  # fmt: skip
+from torpor.capture.undo import can_undo, let_go, undo
 from torpor.device import Buffer
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.command import Word
 from torpor.pipeline.compiled_graph import CompiledGraph, compiled_graph
-from torpor.tensor.computing import compute
+from torpor.tensor.computing import compute_later
 from torpor.tensor.handle import Handle
 from torpor.tensor.storage import Storage, buffers_of, is_buffer, is_severed
 from torpor.tensor.tensor import steps_of
@@ -65,6 +66,8 @@ class _Finish:
         self.numbers: list[Number] = []
         self.places: dict[Path, int] = {}  # containers among the arguments that are needed again
         self.known: dict[int, UOp] = {}  # values of storages that keep their graphs
+        self.open: list[Storage] = []  # what has to be computed, and how
+        self.later: Any = None
 
     # --- what comes out ---------------------------------------------------------------------------
     def collect(self, tree: Any) -> None:
@@ -158,8 +161,8 @@ class _Finish:
             if handle.grad is not entry or key in self.tracer.forgotten
         ]
 
-    def compute(self) -> None:
-        """Compute everything that the function leaves behind, in one go."""
+    def plan(self) -> None:
+        """Plan how everything that the function leaves behind is computed, in one go."""
         users: dict[int, list[Handle]] = {}
         for handle in self.outputs.values():
             users.setdefault(id(handle._storage), []).append(handle)
@@ -170,12 +173,17 @@ class _Finish:
                 _cut_loose(handle)
             if id(handle._storage) not in self.tracer.inputs:
                 storages[id(handle._storage)] = handle._storage
-        open_ones = [s for s in storages.values() if not is_buffer(s.base)]
-        if open_ones:
-            values = compute([(s.base, s.device) for s in open_ones])
-            for storage, value in zip(open_ones, values, strict=True):
-                storage.settle(storage.base, value)
-                self.known[id(storage)] = value
+        self.open = [s for s in storages.values() if not is_buffer(s.base)]
+        self.later = compute_later([(s.base, s.device) for s in self.open])
+        self.tracer.record(self.later.ready)
+        for storage, value in zip(self.open, self.later.values, strict=True):
+            self.known[id(storage)] = value
+
+    def run(self) -> None:
+        """Compute it as planned."""
+        self.later.run()
+        for storage in self.open:
+            storage.settle(storage.base, self.known[id(storage)])
 
     def changed(self) -> list[Any]:
         """Inputs whose storage has a new value."""
@@ -288,11 +296,14 @@ def _parts(container: Any) -> Iterable[Any]:
 
 
 def finish(
-    tracer: Tracer, arguments: Sequence[Handle], given: Sequence[Handle], result: Any, held: Any
-) -> Trace | None:
+    tracer: Tracer, arguments: Sequence[Handle], given: Sequence[Handle], result: Any, held: Any,
+    may_wait: bool = False,
+) -> tuple[Trace | None, bool]:  # fmt: skip
     """The trace of a run that gave `result`; None if it cannot be replayed (see its `reasons`).
 
-    Everything that the function leaves behind is computed here, as part of the run.
+    Everything that the function leaves behind is computed here, as part of the run; unless that
+    `may_wait`, and a replay writes it over what was before: then all that the run has changed is
+    put back, and the second says that a replay has to follow.
     """
     work = _Finish(tracer, arguments, given)
     changes = _Changes(work.effects(), [], work.additions(), work.rewrites())
@@ -303,9 +314,20 @@ def finish(
         changes = changes._replace(grads=work.grads())
         for _, gradient in changes.grads:
             work.collect(gradient)
-        work.compute()
+        work.plan()
     _check_gradients(tracer, given, work.outputs.values())
-    return None if tracer.reasons else _assemble(work, changes, result, held)
+    if tracer.reasons:
+        work.run()
+        return None, False
+    trace, left = _assemble(work, changes, result, held)
+    waits = may_wait and any(trace.heirs) and can_undo(tracer)
+    if waits:
+        undo(tracer)
+    else:
+        work.run()
+        _sever(left, work)
+    let_go(tracer, (*given, *arguments), {id(storage) for storage in left})
+    return trace, waits
 
 
 def _check_gradients(tracer: Tracer, given: Sequence[Handle], outputs: Iterable[Handle]) -> None:
@@ -319,7 +341,10 @@ def _check_gradients(tracer: Tracer, given: Sequence[Handle], outputs: Iterable[
         tracer.refuse("gives back tensors through which gradients flow to its arguments")
 
 
-def _assemble(work: _Finish, changes: _Changes, result: Any, held: Any) -> Trace:
+def _assemble(
+    work: _Finish, changes: _Changes, result: Any, held: Any
+) -> tuple[Trace, list[Storage]]:
+    """The trace, and the storages that it gives values."""
     tracer = work.tracer
     sources = work.sources()
     specs = _specs(work, changes, result)  # they number what the run makes
@@ -351,9 +376,7 @@ def _assemble(work: _Finish, changes: _Changes, result: Any, held: Any) -> Trace
         changed=frozenset(id(e.storage) for e in fixed if e.storage.base is not e.base),
         **specs,
     )
-    _sever(left, work)
-    _let_go(work, {id(storage) for storage in left})
-    return trace
+    return trace, left
 
 
 def _specs(work: _Finish, changes: _Changes, result: Any) -> dict[str, Any]:
@@ -461,23 +484,6 @@ def _shared(buffers: Sequence[Buffer]) -> tuple[tuple[int, int], ...]:
         if before != number:
             pairs.append((before, number))
     return tuple(pairs)
-
-
-_NOTHING: Final = UOp.const(dtypes.bool, False)
-
-
-def _let_go(work: _Finish, changed: set[int]) -> None:
-    """Have no tensor keep an old value alive: those that show storages with new values look at them
-    anew, and what the run has noted is forgotten.
-    """
-    known = [handle for handle, *_ in work.tracer.reach.tensors.values()]
-    for handle in (*known, *work.given, *work.arguments):
-        if id(handle._storage) in changed:
-            handle._node, handle._stamp = _NOTHING, -1
-    for handle, _ in work.tracer.grads.values():
-        grad = handle.grad
-        if grad is not None and grad._path is None and id(grad._storage) in changed:
-            grad._node, grad._stamp = grad._storage.base, grad._storage.stamp
 
 
 def _sever(storages: Iterable[Storage], work: _Finish) -> None:

@@ -14,5 +14,6 @@ from torpor.pipeline.route import lower as lower
 from torpor.pipeline.route import realize as realize
 from torpor.pipeline.route import realize_again as realize_again
 from torpor.pipeline.route import realize_along as realize_along
+from torpor.pipeline.route import realize_later as realize_later
 from torpor.pipeline.route import schedule as schedule
 from torpor.pipeline.route import take_along as take_along

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.base.collecting import uncollected
 from torpor.base.phases import phase
@@ -45,6 +45,14 @@ if TYPE_CHECKING:
 Roots = Sequence[tuple[UOp, str]]
 Again = tuple[list[UOp], list[tuple[UOp, UOp, int]]]
 Company = tuple[list[UOp], list[tuple[UOp, UOp]]]  # values of roots; (node, value) of others
+
+
+class Later(NamedTuple):
+    """Values in memory that holds nothing before `run` has been called; what that runs."""
+
+    values: list[UOp]
+    ready: Sequence[Prepared]
+    run: Callable[[], None]
 
 
 def planned(
@@ -108,6 +116,26 @@ def told(refused: Refused, roots: Roots) -> Exception:
     """What a failed check of these roots means to the user."""
     site = refused.site
     return error_of(site, index_of(site, roots[0][1], computed))
+
+
+def realize_later(roots: Roots) -> Later:
+    """As `realize`, as the jit has it while it traces; nothing runs yet."""
+    if not roots:
+        return Later([], (), lambda: None)
+    with phase("launch"):
+        form_of(roots)  # tells the jit of numbers
+        later = planned_run(roots)
+
+    def run() -> None:
+        try:
+            with phase("launch"):
+                later.run()
+                return
+        except Refused as one:
+            refused = one
+        raise told(refused, roots)
+
+    return later._replace(run=run)
 
 
 def realize_again(roots: Roots) -> Again | None:
@@ -261,20 +289,20 @@ def first_run(
     """Plan and compute roots, of these shapes, and keep how under their form. Of a general graph
     that is its own; it is computed with what is there.
     """
+    there = form if general is None else general.form
+    if there is None:  # a trace, or within a limit
+        later = planned_run(roots)
+        later.run()
+        record(later.ready)
+        return later.values
     shapes = shapes_of(roots) if shapes is None else shapes
     lines = {} if form is None else plans.lines_of(form)  # planning hands them down
     items, results, kept = scheduled(roots, form, lines, shapes)
     show_schedule(items)
-    there = form if general is None else general.form
-    recipe, memory = None if there is None else recipe_for(there), None
+    recipe, memory = recipe_for(there), None
     try:
         if recipe is None:
-            ready, recipe, memory = compiled(form, items, results, lines)
-            if there is None:  # a trace, or within a limit
-                recipe.graph.run((), memory, (), items)
-                record(ready)
-                return [result.node() for result in results]
-        assert there is not None, "a recipe is found by a form"
+            _, recipe, memory = compiled(form, items, results, lines)
         values = follow(recipe, there, shapes, items, memory)
         recipe.told = recording()
         if memory is not None and can_be_kept(results):
@@ -283,6 +311,23 @@ def first_run(
     except Failed as failed:
         refused = Refused.of(failed, planned(roots)[0].items if kept else items)
     raise refused
+
+
+def planned_run(roots: Roots) -> Later:
+    """How roots are computed where nobody keeps it; a failed check is `Refused`."""
+    items, results, kept = scheduled(roots, None, {}, shapes_of(roots))
+    show_schedule(items)
+    ready, recipe, memory = compiled(None, items, results, {})
+
+    def run() -> None:
+        try:
+            recipe.graph.run((), memory, (), items)
+            return
+        except Failed as failed:
+            refused = Refused.of(failed, planned(roots)[0].items if kept else items)
+        raise refused
+
+    return Later([result.node() for result in results], ready, run)
 
 
 def scheduled(

@@ -1,0 +1,165 @@
+"""First calls whose results are written over what was before: traced, undone, and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, jit, manual_seed, nn, no_grad, rand
+from torpor.base.errors import OutOfBoundsError
+from torpor.capture import successor
+from torpor.device.memory import Block, host
+from torpor.ir.records import BufferSpec
+
+SIZE = 4096
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes values of any size worth writing over; skips what needs to know who holds things."""
+    if not successor.COUNTS:
+        pytest.skip("this Python does not count every holder")
+    if successor.others_run():
+        pytest.skip("something else has left a thread running")
+    monkeypatch.setattr(successor, "LEAST", 1)
+
+
+def weights(seed: int = 0) -> Tensor:
+    return Tensor(np.random.default_rng(seed).random((64, 64), dtype=np.float32)).realize()
+
+
+class Live:
+    """Bytes of the host's memory that were had since it was made and are not given back."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.most = 0
+        self._sizes: dict[int, int] = {}
+        self._allocate, self._free = host.allocate, host.free
+        monkeypatch.setattr(host, "allocate", self.allocate)
+        monkeypatch.setattr(host, "free", self.free)
+
+    def allocate(self, nbytes: int, spec: BufferSpec) -> Block:
+        block = self._allocate(nbytes, spec)
+        self._sizes[block.address] = nbytes
+        self.now += nbytes
+        self.most = max(self.now, self.most)
+        return block
+
+    def free(self, block: Block) -> None:
+        self.now -= self._sizes.pop(block.address, 0)
+        self._free(block)
+
+
+def test_no_call_of_a_step_has_parameters_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two moments and gradients beside the parameters, and what is on the way; nothing more."""
+    model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(6)])
+    for parameter in model.parameters():
+        parameter.realize()
+    optimiser = nn.optim.AdamW(model.parameters(), lr=1e-3)
+    x = Tensor(np.random.default_rng(0).random((4, 512), dtype=np.float32)).realize()
+
+    @jit
+    def step(x: Tensor) -> Tensor:
+        optimiser.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimiser.step()
+        return loss
+
+    live = Live(monkeypatch)
+    for _ in range(4):
+        step(x).item()
+    assert live.most < 3.2 * sum(4 * parameter.numel() for parameter in model.parameters())
+
+
+def graph(weight: Tensor) -> Callable[[], Any]:
+    held = weight + 0.0
+    return lambda: held.numpy()
+
+
+def view(weight: Tensor) -> Callable[[], Any]:
+    held = weight.numpy(copy=False)
+    return lambda: held
+
+
+def shared_array(weight: Tensor) -> Callable[[], Any]:
+    held = np.from_dlpack(weight)
+    return lambda: held
+
+
+@pytest.mark.parametrize("hold", [graph, view, shared_array])
+def test_what_somebody_holds_is_kept(hold: Callable[[Tensor], Callable[[], Any]]) -> None:
+    weight = weights()
+    before, held = weight.numpy(copy=True), hold(weight)
+
+    @jit
+    def step() -> Tensor:
+        with no_grad():
+            weight.sub_(1)
+        return weight.sum()
+
+    step()
+    np.testing.assert_array_equal(weight.numpy(), before - 1)
+    np.testing.assert_array_equal(held(), before)
+
+
+def test_a_first_call_that_fails_has_changed_nothing() -> None:
+    weight = weights()
+    seen: list[Any] = []
+    before = weight.numpy(copy=True)
+
+    @jit
+    def step(index: Tensor) -> Tensor:
+        seen.append(index)
+        weight.assign(weight * 2)
+        return weight.reshape(-1)[index]
+
+    with pytest.raises(OutOfBoundsError, match="out of bounds"):
+        step(Tensor(np.array([1, SIZE])))
+    assert seen == []
+    np.testing.assert_array_equal(weight.numpy(), before)
+    good = Tensor(np.array([1, 2]))
+    for number in range(1, 4):
+        wanted = before.reshape(-1)[1:3] * 2**number
+        np.testing.assert_array_equal(step(good).numpy(), wanted)
+        assert len(seen) == number
+
+
+class Program:
+    """A step that changes a parameter, gradients, names, a list, a dict and a random stream."""
+
+    def __init__(self) -> None:
+        self.weight, self.steps = weights().requires_grad_(True), 0
+        self.seen: list[Tensor] = []
+        self.last: Tensor | None = None
+
+    def step(self, x: Tensor, options: dict[str, Any], by: float) -> dict[str, Any]:
+        self.weight.grad = None
+        loss = ((self.weight * x * by).square() * rand(64, 64)).sum()
+        loss.backward()
+        with no_grad():
+            self.weight.sub_(self.weight.grad * 0.1)
+        self.seen.append(loss.detach())
+        self.last = options["loss"] = loss.detach()
+        return {"loss": loss.detach(), "more": [by * 2, x]}
+
+    def run(self, wrap: Callable[[Any], Any]) -> list[Any]:
+        """What there is after each of two steps."""
+        manual_seed(5)
+        step, x, found = wrap(self.step), weights(3), []
+        for number in range(2):
+            options: dict[str, Any] = {}
+            made = step(x, options, 0.5)
+            assert made["more"][1] is x and len(self.seen) == number + 1
+            found += [self.weight.numpy(copy=True), self.weight.grad.numpy(copy=True), rand(3)]
+            found += [self.seen[-1], self.last, options["loss"], made["loss"], made["more"][0]]
+        return [one.numpy() if isinstance(one, Tensor) else one for one in found]
+
+
+def test_a_first_call_leaves_behind_what_the_function_does() -> None:
+    plain, jitted = Program().run(lambda step: step), Program().run(jit)
+    for got, wanted in zip(jitted, plain, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
