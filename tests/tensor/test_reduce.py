@@ -307,6 +307,18 @@ def test_products_less_their_greatest_are_at_most_0(function, wrap):
     np.testing.assert_array_equal(found, np.eye(5, dtype=np.float32)[greatest])
 
 
+@pytest.mark.parametrize("factor", [1.0, 3.7])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nothing_is_above_the_greatest_or_below_the_least(dtype, factor):
+    """On either side of the difference: the root of a rounding below 0 would be NaN."""
+    x = Tensor(np.random.default_rng(0).standard_normal((64, 64)).astype(dtype))
+    square = x * x * factor
+    assert (square.amax(1, keepdim=True) - square).numpy().min() == 0
+    assert (square - square.amin(1, keepdim=True)).numpy().min() == 0
+    assert (square.amin(1, keepdim=True) - square).numpy().max() == 0
+    assert (square.cummax(1)[0] - square).numpy().min() == 0
+
+
 def test_a_cumulative_maximum_is_not_below_the_product():
     x = Tensor(numbers((64,), low=1e6, high=3e7))
     y = x * x

@@ -30,20 +30,28 @@ def value_of_function(node: UOp) -> UOp:
     return node.src[0]
 
 
-def less_own_extreme(node: UOp, x: UOp, extreme: UOp) -> UOp | None:
-    """x - max(x), of x as it is rounded. As one fused multiply-add, a product less its greatest
-    would be up to a rounding above 0: 4096 where the product is 2^36, and exp of that is infinite.
+def less_own_extreme(node: UOp, x: UOp, y: UOp) -> UOp | None:
+    """x - max(x) and max(x) - x, of x as it is rounded. As one fused multiply-add, a product less
+    its greatest would be up to a rounding above 0: 4096 where the product is 2^36, and exp of that
+    is infinite, as the root of what is below 0 is NaN.
     """
+    if node.arg is None and (is_extreme_of(x, y) or is_extreme_of(y, x)):
+        return node.replace(arg=ROUNDED)
+    return None
+
+
+def is_extreme_of(extreme: UOp, x: UOp) -> bool:
+    """Whether it is made of x by movements and by taking the greatest or least."""
     while extreme is not x and extreme.op in _EXTREMES and extreme.src:
         extreme = extreme.src[0]
-    return node.replace(arg=ROUNDED) if extreme is x and node.arg is None else None
+    return extreme is x
 
 
 _EXTREMES: Final = MOVEMENT | {Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.MAX, Ops.MIN, Ops.DETACH}
 _FLOATS: Final = (*SMALL_FLOATS, dtypes.float32, dtypes.float64)
 function_rules: Final = PatternMatcher([(UPat(Ops.FUNCTION, name="node"), value_of_function)])
 rounding_rules: Final = PatternMatcher(
-    [(UPat(Ops.SUB, _FLOATS, (UPat.var("x"), UPat.var("extreme")), name="node"), less_own_extreme)]
+    [(UPat(Ops.SUB, _FLOATS, (UPat.var("x"), UPat.var("y")), name="node"), less_own_extreme)]
 )
 graph_rules: Final = function_rules + merge_rules + constant_rules + copy_rules + rounding_rules
 
