@@ -163,3 +163,33 @@ def test_a_first_call_leaves_behind_what_the_function_does() -> None:
     plain, jitted = Program().run(lambda step: step), Program().run(jit)
     for got, wanted in zip(jitted, plain, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_what_a_function_reads_and_changes_is_changed_by_a_first_call() -> None:
+    """A replay puts nothing where it has a guard."""
+    total, table = weights(), {"a": 1}
+    before = total.numpy(copy=True)
+
+    @jit
+    def step(x: Tensor) -> Tensor:
+        total.add_(x)
+        table["a"] += 1
+        return total.sum()
+
+    for number in range(1, 4):
+        step(weights())
+        assert table["a"] == 1 + number
+        np.testing.assert_allclose(total.numpy(), before * (1 + number), rtol=1e-6)
+
+
+def test_a_leaf_that_a_first_call_makes_has_its_gradient() -> None:
+    @jit
+    def squared(x: Tensor) -> Tensor:
+        x = x.clone().requires_grad_()
+        (x * x).sum().backward()
+        return x
+
+    for number in range(3):
+        leaf = squared(weights(number))
+        assert leaf.grad is not None
+        np.testing.assert_allclose(leaf.grad.numpy(), 2 * leaf.detach().numpy(), rtol=1e-6)

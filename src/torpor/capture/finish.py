@@ -13,7 +13,7 @@ from torpor.base.dtypes import DType
 from torpor.capture.commit import Fixed, Leaf, Value, severed
 from torpor.capture.constant import READS
 from torpor.capture.draws import states_after
-from torpor.capture.guards import Guards, guard_numbers, guards_of
+from torpor.capture.guards import GRADIENT_THERE, Guards, guard_numbers, guards_of
 from torpor.capture.holding import is_a, is_given_one_of, is_tensor
 from torpor.capture.number import Number, plain
 from torpor.capture.place import ABSENT, Place
@@ -321,6 +321,9 @@ def finish(
         return None, False
     trace, left = _assemble(work, changes, result, held)
     waits = may_wait and any(trace.heirs) and can_undo(tracer)
+    # A replay puts nothing where it has a guard but gradients, and those not of leaves of its own.
+    waits = waits and trace.guards.failing(given, GRADIENT_THERE) is None
+    waits = waits and not any(tracer.reach.is_inside(leaf) for leaf, _ in changes.grads)
     if waits:
         undo(tracer)
     else:
