@@ -129,11 +129,15 @@ def below(node: UOp) -> UOp:
 
 
 def held(node: UOp) -> list[int]:
-    """How often each node down to a BUFFER is held, its buffer, and its memory."""
+    """How often each node down to a BUFFER is held, its buffer, and its memory; nothing where it
+    has no memory yet (`empty`).
+    """
     parts: list[object] = [node]
     while node.src:
         node = node.src[0]
         parts.append(node)
+    if not node.arg.is_allocated():
+        return []
     parts += (node.arg, node.arg.memory)
     return [*map(getrefcount, parts)]
 

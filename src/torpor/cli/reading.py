@@ -19,8 +19,9 @@ def load_weights(trainer: Trainer, path: Path) -> None:
     try:
         trainer.model.load_state_dict(state.safe_load(path))
     except (ParseError, KeyError, ShapeError) as error:
+        why = str(error).splitlines()[0]
         raise ParseError(
-            f"{path} does not hold the demo's network (--train makes it anew): {error}"
+            f"{path} does not hold the demo's network (--train makes it anew): {why}"
         ) from None
 
 
