@@ -24,7 +24,6 @@ def test_a_product_of_few_rows_reads_the_large_operand_once() -> None:
     kernel = product(4, 4096)
     opts = choose(kernel)
     assert Opt(OptOps.SWAP, 0, 1) in opts, "rows of the large operand outside"
-    assert OptOps.STAGE not in [opt.op for opt in opts], "nothing is read often enough to be packed"
     small = choose(product(4, 64))
     assert OptOps.SWAP not in [opt.op for opt in small], "both operands stay in the cache"
 
