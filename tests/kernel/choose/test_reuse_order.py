@@ -4,27 +4,24 @@ import numpy as np
 import pytest
 
 from torpor import Tensor
-from torpor.device import Device
+from torpor.device.machine import facts, machine
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel import Kernel
 from torpor.kernel.choose.heuristics import choose
 
 
-def kernel_of(x: Tensor) -> Kernel:
-    (item,) = x.schedule()
-    return Kernel(item.ast, Device["CPU"].target)
+def product(level: str, rows: int, lanes: int, depth: int = 512) -> Kernel:
+    """Of [rows, depth] by the transpose of [lanes, depth], for a kind of processor."""
+    (item,) = (Tensor.empty(rows, depth) @ Tensor.empty(lanes, depth).T).schedule()
+    return Kernel(item.ast, facts(machine(level)))
 
 
-def product(rows: int, lanes: int, depth: int = 512) -> Kernel:
-    """Of [rows, depth] by the transpose of [lanes, depth]."""
-    return kernel_of(Tensor.empty(rows, depth) @ Tensor.empty(lanes, depth).T)
-
-
-def test_a_product_of_few_rows_reads_the_large_operand_once() -> None:
-    kernel = product(4, 4096)
-    opts = choose(kernel)
+@pytest.mark.parametrize("level", ["avx2", "avx512"])
+def test_a_product_of_few_rows_reads_the_large_operand_once(level: str) -> None:
+    opts = choose(product(level, 4, 4096))
     assert Opt(OptOps.SWAP, 0, 1) in opts, "rows of the large operand outside"
-    small = choose(product(4, 64))
+    assert OptOps.STAGE not in [opt.op for opt in opts], "nothing is read often enough to be packed"
+    small = choose(product(level, 4, 64))
     assert OptOps.SWAP not in [opt.op for opt in small], "both operands stay in the cache"
 
 
