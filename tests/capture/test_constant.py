@@ -415,14 +415,14 @@ def test_gradients_that_are_read():
 
 
 def test_large_tensors_are_not_compared():
-    x = Tensor.ones(5 << 20).realize()
+    x = Tensor.ones(1 << 19).realize()  # 2 MiB: summing them takes no longer than comparing
 
     @jit
     def run(scale):
         return scale * x.sum().item()
 
     for _ in range(4):
-        assert run(Tensor([1.0])).tolist() == [5 << 20]
+        assert run(Tensor([1.0])).tolist() == [1 << 19]
     assert not traces(run)
 
 

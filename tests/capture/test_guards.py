@@ -9,6 +9,7 @@ import pytest
 
 import torpor
 from torpor import Tensor
+from torpor.capture.guards import same_array
 
 SCALE = 2.0
 TABLE: dict[str, float] = {"scale": 2.0}
@@ -171,3 +172,17 @@ def test_what_is_only_stored_is_stored_again() -> None:
         assert state.last is not None
         assert state.last.item() == 2 * i
         assert state.mode == "on"
+
+
+def test_arrays_are_compared_to_the_bit() -> None:
+    long = np.arange(5000.0)
+    for at in (0, 1023, 1024, 4999):
+        other = long.copy()
+        other[at] = -1
+        assert not same_array(other, long)
+    assert same_array(long[::-1], long[::-1].copy())
+    assert same_array(np.array([np.nan]), np.array([np.nan]))
+    assert not same_array(np.array([0.0]), np.array([-0.0]))
+    assert not same_array(np.zeros((2, 3)), np.zeros((3, 2)))
+    assert same_array(np.zeros((0, 3)), np.zeros((0, 3)))
+    assert same_array(np.array(2.0), np.array(2.0))

@@ -25,7 +25,8 @@ from torpor.tensor.storage import buffers_of
 
 READS: Final = "reads the value of a tensor while it runs (item, numpy, float, bool, ...)"
 MOST_READS: Final = 64  # of a run: each looks at what has been computed so far
-MOST_BYTES: Final = 1 << 24  # that are compared at each replay: a few milliseconds
+# That are compared at each replay, from a second cache: what takes longer may be computed as well.
+MOST_BYTES: Final = 1 << 20
 MOST_SEEN: Final = 16  # tensors whose numbers are remembered for a kind of call
 PATIENCE: Final = 3  # runs in a row that asked for numbers not seen before, none of them replayed
 

@@ -23,6 +23,7 @@ from torpor.tensor.realisation import value_of, values_in
 from torpor.tensor.storage import Storage
 
 Check = Callable[[Sequence[Handle]], bool]
+COMPARED: Final = 1 << 10  # elements of two arrays at once, which a first cache holds
 
 
 def same_array(array: Any, kept: Any) -> bool:
@@ -31,7 +32,9 @@ def same_array(array: Any, kept: Any) -> bool:
         return False
     if array.dtype.hasobject:
         return False
-    return bool(np.ascontiguousarray(array).tobytes() == kept.tobytes())
+    flat, known = array.reshape(-1), kept.reshape(-1)
+    parts = (slice(n, n + COMPARED) for n in range(0, flat.size, COMPARED))
+    return all(flat[part].tobytes() == known[part].tobytes() for part in parts)
 
 
 def same_parts(left: Any, right: Any) -> bool:
