@@ -6,7 +6,7 @@ import pytest
 
 import torpor
 from torpor import Tensor, Variable
-from torpor.base.errors import OutOfBoundsError
+from torpor.base.errors import OutOfBoundsError, ShapeError
 
 
 def test_a_shape_is_a_tuple_that_counts_elements():
@@ -70,3 +70,40 @@ def test_the_number_of_elements_can_be_called():
     assert (x.size, x.size(), x.size(-1)) == (6, (2, 3), 3)
     with pytest.raises(OutOfBoundsError, match="axis 2 does not exist in a tensor of 2 axes"):
         x.size(2)
+
+
+A = np.arange(30, dtype=np.float32).reshape(3, 10)
+
+
+def test_a_part_that_is_there_for_the_value_of_a_variable():
+    i = Variable("i", 1, 10)
+    for size in (2, 5, 10):
+        x = Tensor(A, requires_grad=True)
+        part = (x[:, : i.bind(size)] + 1)[:, 1:size]
+        assert part.shape == (3, size - 1)
+        np.testing.assert_array_equal(part.numpy(), A[:, 1:size] + 1)
+        part.sum().backward()
+        expected = np.zeros_like(A)
+        expected[:, 1:size] = 1
+        np.testing.assert_array_equal(x.grad.numpy(), expected)
+        filled = Tensor(A)[:, : i.bind(size)].pad([(0, 0), (0, 10 - i.bind(size))])
+        np.testing.assert_array_equal(filled.numpy(), np.where(np.arange(10) < size, A, 0))
+    with pytest.raises(ShapeError, match="i=2 reaches from 1 to 10"):
+        Tensor(A)[:, : i.bind(2)].shrink([(0, 3), (0, 3)])
+    with pytest.raises(ShapeError, match="no negative"):
+        Tensor(A)[:, : i.bind(9)].pad([(0, 0), (0, 8 - i.bind(9))])
+    with pytest.raises(ShapeError):
+        Tensor(A)[:, :i].shrink([(0, 3), (0, 2)])  # it has no value yet
+
+
+def test_a_jitted_function_that_takes_such_a_part_runs_as_it_is():
+    i = Variable("i", 1, 10)
+
+    @torpor.jit
+    def first_two(x):
+        return x.shrink([(0, 3), (0, 2)]) * 2
+
+    for size in (4, 5, 3, 4, 2):
+        np.testing.assert_array_equal(first_two(Tensor(A)[:, : i.bind(size)]).numpy(), A[:, :2] * 2)
+    with pytest.raises(ShapeError):
+        first_two(Tensor(A)[:, : i.bind(1)])

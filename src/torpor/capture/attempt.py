@@ -19,6 +19,7 @@ from torpor.capture.trace import MISS, Trace, is_whole, storage_of_view
 from torpor.capture.tracer import Again, Tracer, stored
 from torpor.capture.tree import Call, Exchange, is_number, names_of
 from torpor.capture.undo import can_undo, undo
+from torpor.graph.sizes import noticing
 from torpor.pipeline.compiled_graph import Failed
 from torpor.tensor.elementwise import unpacking
 from torpor.tensor.handle import Handle, make
@@ -112,7 +113,7 @@ class _Run:
             tracer.reach.root(value, f"the object argument {number}")
         result = None
         try:
-            with tracer.watching(), self.tape.deciding():
+            with tracer.watching(), self.tape.deciding(), noticing(self._bound):
                 result = self.function(*arguments, **options)
             tracer.left()
             if [one.requires_grad for one in self.given] != self.required:
@@ -142,6 +143,9 @@ class _Run:
         else:
             result = self.exchange.take_back(result, self._plain)
         return Attempt(result, trace, tracer, self.given, self.by_value)
+
+    def _bound(self) -> None:
+        self.tracer.refuse("takes a part that is there for some values of a Variable only")
 
     def _may_fail(self, error: BaseException) -> bool:
         """Whether a run with stand-ins for numbers or sizes may raise what one without does not."""

@@ -15,14 +15,13 @@ from torpor.base.errors import ShapeError
 from torpor.graph import plain
 from torpor.graph.sizes import (
     as_sizes,
-    at_most,
     axes_of,
     describe,
     factors,
+    fits,
     is_plain,
     is_size,
     known,
-    least,
     show_reach,
     show_shape,
 )
@@ -201,7 +200,7 @@ def pad(node: UOp, pairs: Sequence[Sequence[Size]]) -> UOp:
     if len(sizes) == len(found):
         return shaped(UOp(Ops.PAD, node.dtype, (node,), found), tuple(sizes))
     for pair in found:
-        if least(pair[0]) < 0 or least(pair[1]) < 0:
+        if not (fits(0, pair[0]) and fits(0, pair[1])):
             raise ShapeError(
                 f"pad of {describe(node)}: expected no negative amounts, got {show_shape(pair)}; "
                 f"shrink takes elements away{show_reach(*pair)}"
@@ -220,7 +219,7 @@ def shrink(node: UOp, pairs: Sequence[Sequence[Size]]) -> UOp:
         if type(start) is type(stop) is type(size) is int and 0 <= start <= stop <= size:
             sizes.append(stop - start)
             continue
-        if not (least(start) >= 0 and at_most(start, stop) and at_most(stop, size)):
+        if not (fits(0, start) and fits(start, stop) and fits(stop, size)):
             raise ShapeError(
                 f"shrink of {describe(node)}: expected 0 <= start <= stop <= "
                 f"{show_shape((size,))[1:-2]} at axis {axis}, "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, TypeGuard
 
 from torpor.base.errors import ShapeError
@@ -12,6 +14,19 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
 _INT: Final = frozenset({int})
+_noticed: Final = ContextVar[Callable[[], object] | None]("noticed", default=None)
+
+
+@contextmanager
+def noticing(noticed: Callable[[], object]) -> Iterator[None]:
+    """Have `noticed` called where what is built inside is right for the values alone that variables
+    are bound to now.
+    """
+    token = _noticed.set(noticed)
+    try:
+        yield
+    finally:
+        _noticed.reset(token)
 
 
 def known(sizes: Sequence[Size]) -> TypeGuard[Sequence[int]]:
@@ -66,6 +81,27 @@ def at_most(left: Size, right: Size) -> bool:
         return True
     room = subtract(right, left)
     return least(room) >= 0 or least(by_remainders(room)) >= 0
+
+
+def fits(left: Size, right: Size) -> bool:
+    """Whether left <= right holds for every value of the variables, or for those that they are
+    bound to, which is noticed.
+    """
+    if at_most(left, right):
+        return True
+    holds = least(room_now(left, right)) >= 0
+    if holds and (noticed := _noticed.get()) is not None:
+        noticed()
+    return holds
+
+
+def room_now(left: Size, right: Size) -> Size:
+    """Right - left with the values that variables are bound to."""
+    room = subtract(right, left)
+    if isinstance(room, int):
+        return room
+    now = {node: node.src[1] for node in room.toposort() if node.op is Ops.BIND}
+    return fold_size(room.substitute(now))
 
 
 def by_remainders(size: Size) -> Size:
