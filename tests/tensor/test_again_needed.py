@@ -13,6 +13,7 @@ import pytest
 import torpor
 from torpor import Tensor, nn, no_grad
 from torpor.ir.ops import Ops
+from torpor.tensor import again_needed
 from torpor.tensor.storage import without_known
 
 RANDOM = np.random.default_rng(3)
@@ -269,3 +270,40 @@ def test_the_end_of_a_scan_is_not_computed_twice(compiled: list[str]) -> None:
         assert len(total._node.toposort()) < 30
     assert compiled == []
     np.testing.assert_allclose(total.numpy(), wanted, rtol=1e-10)
+
+
+class Inverted(nn.Module):
+    """An inverted residual block of an image network, which pads by itself."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, size: int, times: int) -> None:
+        super().__init__()
+        wide, self.skips = inputs * times, stride == 1 and inputs == outputs
+        self.widen = nn.Sequential(nn.Conv2d(inputs, wide, 1, bias=False), nn.BatchNorm2d(wide))
+        before, after = (size - stride) // 2, (size - stride + 1) // 2
+        self.pad, self.act = nn.ZeroPad2d((before, after, before, after)), nn.ReLU6()
+        self.apart = nn.Conv2d(wide, wide, size, stride, groups=wide, bias=False)
+        self.norm = nn.BatchNorm2d(wide)
+        self.narrow = nn.Sequential(
+            nn.Conv2d(wide, outputs, 1, bias=False), nn.BatchNorm2d(outputs)
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        x = self.apart(self.pad(self.act(self.widen(inputs))))
+        x = self.narrow(self.act(self.norm(x)))
+        return x + inputs if self.skips else x
+
+
+def test_what_only_calls_were_made_of_is_held_by_nobody() -> None:
+    """A deep network in plain passes, parts of which are computed before somebody asks."""
+    torpor.manual_seed(1)
+    widths = [(4, 8, 1), (8, 12, 2), (12, 12, 1), (12, 16, 2), *[(16, 16, 1)] * 8]
+    network = nn.Sequential(*[Inverted(*each, 3, 3) for each in widths]).eval()
+    x = Tensor(RANDOM.standard_normal((1, 4, 17, 17)).astype(np.float32)).realize()
+    results = []
+    with no_grad():
+        for _ in range(4):
+            y = network(x)
+            assert all(node.op is not Ops.PAD for node in again_needed._marks)
+            results.append(y.numpy())
+    for result in results:
+        np.testing.assert_allclose(result, results[0], rtol=1e-4, atol=1e-5)

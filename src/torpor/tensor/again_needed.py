@@ -170,10 +170,13 @@ def needed_elsewhere(
 
 
 def _holders(sink: UOp, values: Mapping[UOp, UOp], form: Any) -> Counter[int]:
-    """How often the canonical form of a graph and the values in it hold each node, by id."""
+    """How often the canonical form of a graph, the values in it and what these are of (nodes of
+    calls that are written out, too) hold each node, by id.
+    """
     held = (*values, *values.values(), *form.order, *form.places, *form.numbered)
     found = Counter(map(id, held))
-    made = set(UOp.sink(*values.values()).toposort()).difference(sink.toposort())
+    whole = UOp.sink(*values, *values.values())
+    made = set(whole.toposort()).difference(sink.toposort(), [whole])
     found.update(id(below) for node in made for below in node.src)
     return found
 
