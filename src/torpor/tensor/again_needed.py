@@ -213,13 +213,13 @@ def held_in(sink: UOp, known: Mapping[int, int]) -> dict[UOp, int]:
         holders = count - alone - uses[id(node)] - known[id(node)]
         if node.held and holders > (node.op not in _THROUGH):
             found[node] = holders
-        elif node.held and holders and _is_left(node):
+        elif node.held and holders and is_left(node):
             left[node] = holders
     smooth = _lead_to_leaves([*left])
     return found | {node: holders for node, holders in left.items() if node not in smooth}
 
 
-def _is_left(node: UOp) -> bool:
+def is_left(node: UOp) -> bool:
     """Whether a tensor stood for a node and none does any more: only other nodes hold it."""
     return isinstance(node.held, weakref.ref) and node.held() is None
 

@@ -11,7 +11,8 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import CodeType
 from typing import Any, Final
 
@@ -214,6 +215,7 @@ class _Rounds(threading.local):
             loop is missed that begins later (R. Brent, "An improved Monte Carlo factorization
             algorithm", 1980).
     stale:  whether depths may count what has been computed since.
+    within: whether what is made now is only on the way to what somebody is given.
     pause:  how often the next rounds are passed over, since gradients may be asked for: twice as
             often each time, until something is computed.
     """
@@ -226,7 +228,7 @@ class _Rounds(threading.local):
         self.longest: int
         self.forget()
         self.pause = self.rest = 0
-        self.stale = False
+        self.stale = self.within = False
 
     def comes_round(self, place: _Place, depth: int) -> bool:
         """Whether this is a place at which a loop begins anew."""
@@ -271,6 +273,16 @@ def note_computed() -> None:
     _rounds.forget()
 
 
+@contextmanager
+def on_the_way() -> Iterator[None]:
+    """What is made inside is on the way to something that is looked at after it."""
+    before, _rounds.within = _rounds.within, True
+    try:
+        yield
+    finally:
+        _rounds.within = before
+
+
 def note_along() -> None:
     """Something has been computed along: depths of tensors made of it count what has been, too."""
     _rounds.stale = True
@@ -282,6 +294,8 @@ def deepened(made: Handle) -> None:
     computed then, and along with these from then on (see `again_needed.py`).
     """
     storage = made._storage
+    if _rounds.within:
+        return
     if _rounds.stale:
         storage.depth = _depth_of(made._node)
         if storage.depth < DEEP:

@@ -18,10 +18,13 @@ from torpor.graph.template import MOST, Template, Templates
 from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.again_needed import is_left
 from torpor.tensor.handle import Handle, make, paired
 from torpor.tensor.inside import ARGUMENT, fresh
 from torpor.tensor.mode import default_float, grad_enabled
+from torpor.tensor.pending import on_the_way
 from torpor.tensor.size import Size
+from torpor.tensor.storage import DEEP
 from torpor.tensor.watch import active
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -204,7 +207,9 @@ def repeated(function: _Function) -> _Function:
         call = _Call(given, names)
         template = written_down.of(call, len(arguments))
         if template is None:
-            return function(*arguments, **options)
+            with on_the_way():
+                made = function(*arguments, **options)
+            return _counted(made, call)
         tie, required, held = template.about
         site = here()
         origins = _no_site if site is None else lambda _: (site,)
@@ -218,6 +223,24 @@ def repeated(function: _Function) -> _Function:
         return tie(results)
 
     return wrapped  # type: ignore[return-value]
+
+
+def _counted(made: Any, call: _Call) -> Any:
+    """What a function gave, as one tensor in a row after those that it is made of, which it will be
+    the next time too; those on the way to it are none.
+    """
+    ends, whole = set(call.nodes), made if isinstance(made, tuple) else (made,)
+    results = [part for one in whole for part in one._parts]
+    for one in results:
+        one._storage.depth = min(one._storage.depth, call.depth + 1)
+    sink = UOp.sink(*[one._current() for one in results])
+    for node in sink.toposort(lambda node: node not in ends):
+        if is_left(node) and node not in ends:
+            node.held = False
+    for one in results:
+        if one._storage.depth >= DEEP and not one._storage.requires:
+            Handle._deepened(one)
+    return made
 
 
 def _no_site(_: int) -> tuple[Site, ...]:
