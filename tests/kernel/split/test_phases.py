@@ -177,3 +177,18 @@ def test_what_is_read_does_not_tell_which_rounds_count():
     value = (read < 1).where(read, 0)
     total = UOp(Ops.REDUCE, dtypes.int64, (value, one), Ops.ADD)
     assert fewer_rounds(UOp.sink(total), total, read < 1) is None
+
+
+@pytest.mark.parametrize("heads", [4, 8, 16])
+def test_heads_of_an_attention_are_no_phases(heads):
+    """Images in windows, whose heads and batches are one axis: digits of it, without zeros."""
+    random = np.random.default_rng(4)
+    x = random.standard_normal((2, heads * 16, 16, 16)).astype(np.float32)
+    parts = (2, heads, 16, 4, 4, 4, 4)
+    windows = Tensor(x).reshape(parts).permute(0, 1, 3, 5, 4, 6, 2).reshape(-1, 16, 16)
+    scores = windows @ windows.transpose(1, 2)
+    assert len(sums(scores)) == 1
+    expected = x.astype(np.float64).reshape(parts).transpose(0, 1, 3, 5, 4, 6, 2)
+    expected = expected.reshape(-1, 16, 16)
+    expected = expected @ expected.transpose(0, 2, 1)
+    np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-4, atol=1e-4)

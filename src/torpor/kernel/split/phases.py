@@ -66,8 +66,12 @@ def in_phases(ast: UOp, _: Target) -> tuple[Piece, ...]:
 
 
 def phases_of(ast: UOp) -> Iterator[tuple[UOp, int, int]]:
-    """Output axes with phases: the axis, how many, and the phase of the first place."""
-    for node in ast.toposort():
+    """Output axes with phases that decide which terms are 0: the axis, how many, and the phase of
+    the first place. What phases decide besides, such as the head of an attention, is a digit.
+    """
+    sums = [node for node in ast.toposort() if node.op is Ops.REDUCE]
+    asked = UOp.sink(*(condition for one in sums for condition in conditions(one, exact=False)))
+    for node in asked.toposort():
         if node.op is Ops.MOD and node.src[1].op is Ops.CONST:
             inner, step = affine(node.src[0]), int(node.src[1].arg)
             for one in inner.terms:
@@ -182,7 +186,7 @@ def narrowed(ast: UOp) -> UOp:
 def shorter(ast: UOp) -> Iterator[UOp]:
     """The kernel with an axis of its sum over fewer rounds, in each way that there is."""
     for reduction in [n for n in ast.toposort() if n.op is Ops.REDUCE]:
-        for condition in conditions(reduction):
+        for condition in conditions(reduction, bool(settings.number("STRICT_FLOAT"))):
             axes = [*condition.ranges()]
             if len(axes) == 1 and axes[0] in closed_by(reduction):
                 fewer = fewer_rounds(ast, reduction, condition)
@@ -190,21 +194,19 @@ def shorter(ast: UOp) -> Iterator[UOp]:
                     yield fewer
 
 
-def conditions(reduction: UOp) -> Iterator[UOp]:
+def conditions(reduction: UOp, exact: bool) -> Iterator[UOp]:
     """Comparisons without which what is summed is 0."""
     value = reduction.src[0]
     for node in value.toposort():
-        if node.op is Ops.CMPLT and vanishes(value, node):
+        if node.op is Ops.CMPLT and vanishes(value, node, exact):
             yield node
 
 
-def vanishes(value: UOp, condition: UOp) -> bool:
-    """Whether a value is 0 unless the condition holds. That 0 times infinity would be NaN is left
-    aside, but under STRICT_FLOAT.
-    """
+def vanishes(value: UOp, condition: UOp, exact: bool) -> bool:
+    """Whether a value is 0 unless the condition holds; `exact`: 0 times infinity is NaN."""
     if value.op is Ops.MUL:
-        exact = settings.number("STRICT_FLOAT") and value.dtype.is_float
-        return not exact and any(vanishes(s, condition) for s in value.src)
+        nan = exact and value.dtype.is_float
+        return not nan and any(vanishes(s, condition, exact) for s in value.src)
     if value.op is Ops.WHERE:
         zero = value.src[2].op is Ops.CONST and value.src[2].arg == 0
         return zero and condition in conjuncts(value.src[0])
