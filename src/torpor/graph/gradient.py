@@ -129,7 +129,7 @@ def gradients(
 def _gradients(
     roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp], called: bool = False
 ) -> list[UOp | None]:
-    between, hooks = _between(roots, targets), dict(watched)
+    between, hooks = _between(roots, targets), dict(watched) if watched else {}
     if between is None:
         there = without_calls([*roots, *targets], [*targets, *hooks])
         roots, targets = [there[node] for node in roots], [there[node] for node in targets]
@@ -138,7 +138,7 @@ def _gradients(
     for node in reversed(between):
         hand_down(node)
     walk = _Walk(between, roots, seeds, targets, hooks)
-    seen = not walk.between.keys().isdisjoint(hooks)
+    seen = bool(hooks) and not walk.between.keys().isdisjoint(hooks)
     like = None if seen or noted.get() is not None else _like(walk)
     if like is None:
         return _walked(walk, {})

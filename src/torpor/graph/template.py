@@ -76,11 +76,15 @@ class Template:
     about: what else whoever wrote it down wants to know.
     kinds: format and shape of each result.
     used:  the numbers of the inputs that are operands.
+    there: how many values are there before the first step: inputs and what is `fixed`.
     flows: whether gradients of a result may flow to an input.
+    numbers: those of its nodes that are others in templates of the same `likeness`.
     is_called: whether it may stay a call until graphs are planned.
     born:  in which computation it was written down: what comes in that one alone is no call, so
            that graphs of sizes that are always new are alike.
     """
+
+    numbers: Sequence[int] = ()
 
     def __init__(
         self,
@@ -102,6 +106,7 @@ class Template:
                 moving.add(node)
         self.fixed = [node for node in new if node not in moving]
         places |= {node: len(places) + number for number, node in enumerate(self.fixed)}
+        self.there = len(places)
         self.steps: list[tuple[Any, ...]] = []
         for node in new:
             if node in moving:
@@ -123,18 +128,23 @@ class Template:
         """Whether nothing is read but the inputs, and constants."""
         return all(node.src or node.op is Ops.CONST for node in self.fixed)
 
+    @property
+    def likeness(self) -> Any:
+        """What tells it from others."""
+        return self
+
     def called(self, inputs: Sequence[UOp], origins: Origins) -> list[UOp | None]:
         """As `made`, but that nothing is made until somebody looks (see `written_out`)."""
-        if not self.is_called or self.born == _computations:
+        like = self.likeness
+        if not like.is_called or like.born == _computations:
             return self.made(inputs, origins)
         source = tuple([inputs[number] for number in self.used])
         call = UOp(_CALL, dtypes.void, source, Call(self, origins))
-        there = len(inputs) + len(self.fixed)
         found: list[UOp | None] = []
         for place, kind in zip(self.results, self.kinds):
             if place is None or kind is None:
                 found.append(None)
-            elif place < there:
+            elif place < self.there:
                 found.append([*inputs, *self.fixed][place])
             else:
                 found.append(shaped(UOp(_PART, kind[0], (call,), len(found)), kind[1]))

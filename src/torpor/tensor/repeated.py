@@ -211,7 +211,7 @@ def repeated(function: _Function) -> _Function:
         make_nodes = template.made if True in required else template.called
         device, depth = call.handles[0]._storage.device, call.depth + 1
         results = [
-            make(node, device, requires, None, None, depth)
+            make(node, device, requires, None, None, depth, site)
             for node, requires in zip(make_nodes([*call.nodes, *held], origins), required)
             if node is not None
         ]

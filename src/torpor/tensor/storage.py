@@ -161,9 +161,16 @@ def settle(node: UOp, value: UOp, age: int, holder: Storage | None = None) -> No
 
 def _note_sources(node: UOp, value: UOp) -> None:
     """Note what memory a value was made of, whose graph is let go though nobody asked for it."""
-    found = weakref.WeakSet(below for below in node.toposort() if below.op is _BUFFER)
-    for memory in [*found]:
-        found.update(_sources.get(memory, ()))
+    stack, seen = [node], {node}
+    while stack:
+        for below in stack.pop().src:
+            if below not in seen:
+                seen.add(below)
+                stack.append(below)
+    memory = [below for below in seen if below.op is _BUFFER]
+    found = weakref.WeakSet(memory)
+    for below in memory:
+        found.update(_sources.get(below, ()))
     _sources[value.below(MOVEMENT)] = found
 
 
