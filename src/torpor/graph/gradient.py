@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from torpor.base.errors import GradientError, ShapeError
 from torpor.base.site import Site, gradient_of
 from torpor.graph.branch import CHOSEN, side_gradient
-from torpor.graph.call import without_calls
+from torpor.graph.call import call_of, without_calls
 from torpor.graph.elementwise import elementwise
 from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients, like
 from torpor.graph.gradient_function import FUNCTIONS
@@ -86,7 +86,7 @@ watched: Final[weakref.WeakKeyDictionary[UOp, Hooks]] = weakref.WeakKeyDictionar
 noted: Final[ContextVar[list[tuple[UOp, UOp]] | None]] = ContextVar("torpor_noted", default=None)
 _templates: Final = Templates()
 # An enumeration is slow to ask for its members.
-_LOOP, _LEAF, _PART = Ops.LOOP, Ops.LEAF, Ops.PART
+_LOOP, _LEAF, _RESULTS = Ops.LOOP, Ops.LEAF, frozenset({Ops.CALL, Ops.PART})
 _HOLDING: Final = frozenset({Ops.LOOP, Ops.SINK})  # no floats themselves, but with such below
 
 
@@ -275,7 +275,7 @@ def _between(roots: Sequence[UOp], targets: Sequence[UOp]) -> dict[UOp, bool] | 
     between: dict[UOp, bool] = {}
     hiding: list[UOp] = []
     for node in UOp.sink(*roots).toposort(goes_on):
-        if node.op is _PART and node.src[0].arg.template.flows:
+        if node.op in _RESULTS and call_of(node).arg.template.flows:
             hiding.append(node)
         if node.dtype.kind != "float" and node.op is not _LOOP:
             continue

@@ -2,14 +2,15 @@
 
 before  a = f(x, y), for which rules and builders have checked, promoted and broadcast
 after   for x and y alike in format, shape and all else that `f` looks at: the same nodes, at once;
-        or PART 0 of a CALL of x and y (see `call.py`)
+        or a CALL of x and y (see `call.py`)
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, Final
 
@@ -29,6 +30,17 @@ SMALL: Final = 8  # nodes that are made at once: writing a CALL of them down tak
 _CALL, _PART = Ops.CALL, Ops.PART  # an enumeration is slow to ask for its members
 _NONE: Final[Mapping[UOp, UOp]] = {}
 _computations = 0
+_writing: Final[list[None]] = []  # one for each function that is being written down
+
+
+@contextmanager
+def writing_down() -> Iterator[None]:
+    """Inside, nothing stays a call: what is written down has to be there."""
+    _writing.append(None)
+    try:
+        yield
+    finally:
+        _writing.pop()
 
 
 def note_computation() -> None:
@@ -74,7 +86,8 @@ class Template:
 
     owners: of which input a node has its origins, if of one.
     about: what else whoever wrote it down wants to know.
-    kinds: format and shape of each result.
+    kinds: format and shape of each result; `ops`: their ops.
+    alone: whether there is one result, which is made.
     used:  the numbers of the inputs that are operands.
     there: how many values are there before the first step: inputs and what is `fixed`.
     flows: whether gradients of a result may flow to an input.
@@ -95,6 +108,7 @@ class Template:
     ):
         self.about = about
         self.kinds = [None if node is None else (node.dtype, shape_of(node)) for node in results]
+        self.ops = [None if node is None else node.op for node in results]
         self.count = len(inputs)
         places = {node: number for number, node in enumerate(inputs)}
         sink = UOp.sink(*[node for node in results if node is not None])
@@ -117,6 +131,7 @@ class Template:
                 self.steps.append((node.op, node.dtype, arg, sources[0], pick, shape, owner))
                 places[node] = len(places)
         self.results = [None if node is None else places[node] for node in results]
+        self.alone = len(self.results) == 1 and (self.results[0] or 0) >= self.there
         operands = {source for node in moving.difference(inputs) for source in node.src}
         self.used = [number for number, node in enumerate(inputs) if node in operands]
         smooth = sink.toposort(_may_flow)
@@ -136,9 +151,11 @@ class Template:
     def called(self, inputs: Sequence[UOp], origins: Origins) -> list[UOp | None]:
         """As `made`, but that nothing is made until somebody looks (see `written_out`)."""
         like = self.likeness
-        if not like.is_called or like.born == _computations:
+        if not like.is_called or like.born == _computations or _writing:
             return self.made(inputs, origins)
         source = tuple([inputs[number] for number in self.used])
+        if self.alone and (kind := self.kinds[0]) is not None:
+            return [shaped(UOp(_CALL, kind[0], source, Call(self, origins)), kind[1])]
         call = UOp(_CALL, dtypes.void, source, Call(self, origins))
         found: list[UOp | None] = []
         for place, kind in zip(self.results, self.kinds):

@@ -153,7 +153,7 @@ def meets_a_value(own: Canonical, values: Mapping[UOp, UOp]) -> bool:
     ends = {node for call in own.calls for node in call.src}
     inside = set(below([node for call in own.calls for node in made_by(call)], ends))
     for node, value in values.items():
-        if node.op is Ops.PART or (node.op is Ops.FUNCTION and node.arg[0] == AGAIN):
+        if node.op in _CALLED or (node.op is Ops.FUNCTION and node.arg[0] == AGAIN):
             continue
         if node.known is not None:
             if node in inside:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from torpor.device import Buffer
-from torpor.graph.call import written_out
+from torpor.graph.call import is_result, written_out
 from torpor.graph.known import is_noted, note
 from torpor.graph.reduce import AGAIN
 from torpor.ir.infer import JOINT, shape_of, shaped
@@ -21,7 +21,6 @@ from torpor.tensor.watch import active, watcher
 
 # An enumeration is slow to ask for its members.
 _RESHAPE, _BUFFER, _MULTI, _FUNCTION = Ops.RESHAPE, Ops.BUFFER, Ops.MULTI, Ops.FUNCTION
-_PART: Final = Ops.PART
 
 
 class Storage:
@@ -265,13 +264,13 @@ def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
             done[node] = value
             seen.add(node)
             continue
-        below = (written_out(node, calls),) if node.op is _PART else node.src
+        below = (written_out(node, calls),) if is_result(node) else node.src
         if more := [one for one in below if one not in seen]:
             stack += more
         else:
             seen.add(node)
             source = tuple([done.get(one, one) for one in below])
-            if node.op is _PART or is_name(node):
+            if is_result(node) or is_name(node):
                 done[node] = source[0]
             elif source != node.src:
                 made = shaped(node.replace(src=source), shape_of(node))
