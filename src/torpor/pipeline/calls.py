@@ -43,13 +43,14 @@ class Written(NamedTuple):
     taken: Sequence[int]
 
 
-_written: Final[dict[tuple[Any, ...], Written]] = {}
-_times: Final[dict[tuple[Any, ...], int]] = {}  # how often it was another one
+# By skeleton: how often it was another one, and the last.
+_written: Final[dict[tuple[Any, ...], tuple[int, Written | None]]] = {}
+_NONE: Final = 0, None
 
 
 def form_without(own: Canonical, roots: Roots) -> tuple[Canonical, Roots] | None:
     """As `along.with_company`, of the graph as it is computed; None where it is not known."""
-    known = _written.get(own.skeleton)
+    _, known = _written.get(own.skeleton, _NONE)
     if known is None and not own.calls:
         return along.with_company(own, roots)
     if known is None or not known.without.holds(own):
@@ -72,15 +73,13 @@ def know_written(roots: Roots, wanted: Roots, values: Mapping[UOp, UOp]) -> None
     if own is None or form is None or own.key == form.key:
         return
     name = own.skeleton
-    if len(_times) >= MOST:
-        _times.clear()
+    if len(_written) >= MOST:
         _written.clear()
-    _times[name] = times = _times.get(name, 0) + 1
-    made = None if meets_a_value(own, values) else written(own, form, values)
-    if made is not None and times <= PATIENCE:
-        _written[name] = made
-    else:
-        _written.pop(name, None)
+    times, _ = _written.get(name, _NONE)
+    hopeless = times == PATIENCE or meets_a_value(own, values)
+    made = None if hopeless else written(own, form, values)
+    _written[name] = min(times + 1, PATIENCE), made
+    if made is None:
         for call in own.calls:
             call.arg.template.likeness.is_called = False
 

@@ -130,7 +130,7 @@ class Derivation:
     order: Sequence[int] = ()
     sized: bool = False
     _holds: Any = field(init=False)
-    _places: Sequence[int] | None = field(init=False)  # of numbers, among given and fixed ones
+    _numbers: Any = field(init=False)  # gives them, of given and fixed ones; None: all are fixed
 
     def __post_init__(self) -> None:
         names = [f"n[{place}]" for place, _, _ in self.variables]
@@ -149,7 +149,7 @@ class Derivation:
         object.__setattr__(self, "_holds", eval(text, scope))  # noqa: S307 (made of numbers)
         count, places = len(self.numbers), enumerate(self.numbers)
         found = [number - count if place is None else place for number, place in places]
-        object.__setattr__(self, "_places", found if max(found, default=-1) >= 0 else None)
+        object.__setattr__(self, "_numbers", max(found, default=-1) >= 0 and picking(found))
 
     def holds(self, own: Canonical) -> bool:
         """Whether it is for a graph with these numbers."""
@@ -163,14 +163,16 @@ class Derivation:
         buffers = [memory[number] for number in self.buffers]
         values = [own.values[n] if n >= 0 else given[self.variables[~n][0]] for n in self.bound]
         numbers, order = self.fixed, Order(own.order, self.order)
-        if self._places is not None:
-            numbers = tuple(map((*given, *self.fixed).__getitem__, self._places))
+        if self._numbers:
+            numbers = self._numbers((*given, *self.fixed))
         return Canonical((*self.key, numbers), buffers, (), (), order, NOWHERE, own.ages, values)
 
 
 def picking(places: Sequence[int]) -> Callable[[Any], Numbers]:
     """What gives the numbers at these places, of which there is one at least."""
-    return itemgetter(*places, places[0])
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda numbers: (numbers[places[0]],)
 
 
 class Order(Iterable[UOp]):
