@@ -43,14 +43,14 @@ class AnySize:
             raise Unfit
         self._known = dict(_combinations(sizes))
         self._constants: list[Any] = []
-        columns = zip(*map(_values, templates), strict=True)
-        self._of = self._function(f"({''.join(f'{self._text(one)}, ' for one in columns)})")
-        rows = [[*zip(*one, strict=True)] for one in zip(*map(_args, templates), strict=True)]
-        flat = [zip(*map(_flat, args), strict=True) for (op, *_), args in rows if op in NUMBERED]
+        rows = [[*zip(*one, strict=True)] for one in zip(*map(_rows, templates), strict=True)]
+        texts = [f"{self._text(args)}, {self._text(shapes)}, " for _, args, shapes in rows]
+        self._of = self._function(f"({''.join(texts)})")
+        flat = [zip(*map(_flat, args), strict=True) for ops, args, _ in rows if ops[0] in NUMBERED]
         numbers = "".join(f"{self._text(one)}, " for one in chain.from_iterable(flat))
         kinds = self._text([tuple(one.kinds) for one in templates])
         self._outline = self._function(f"({kinds}, ({numbers}))")
-        known = all(len({*map(repr, args)}) == 1 for (op, *_), args in rows if op in _OTHERS)
+        known = all(len({*map(repr, args)}) == 1 for ops, args, _ in rows if ops[0] in _OTHERS)
         self.is_called, self.born = known and len(rows) >= SMALL, self._like.born
         own = ("fixed", "steps", "kinds", "is_called")
         self.common = {name: one for name, one in vars(self._like).items() if name not in own}
@@ -116,20 +116,10 @@ def _structure(one: Template) -> tuple[Any, ...]:
     return fixed, steps, one.results, one.used, [kind and kind[0] for kind in one.kinds]
 
 
-def _values(one: Template) -> Iterator[Any]:
-    """What may be others for other sizes, in order."""
-    for node in one.fixed:
-        yield from (node.arg, shape_of(node))
-    for _, _, arg, _, _, shape, _ in one.steps:
-        yield from (arg, shape)
-
-
-def _args(one: Template) -> list[tuple[Ops, Any]]:
-    """The op and the arg of each node, in order."""
-    return [
-        *[(node.op, node.arg) for node in one.fixed],
-        *[(step[0], step[2]) for step in one.steps],
-    ]
+def _rows(one: Template) -> list[tuple[Ops, Any, Any]]:
+    """The op of each node, in order, and what may be others for other sizes: arg and shape."""
+    fixed = [(node.op, node.arg, shape_of(node)) for node in one.fixed]
+    return [*fixed, *[(op, arg, shape) for op, _, arg, _, _, shape, _ in one.steps]]
 
 
 def _flat(arg: Sequence[Any]) -> Sequence[Any]:
