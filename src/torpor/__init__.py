@@ -315,4 +315,4 @@ if {"VIZ", "TORPOR_VIZ"} & os.environ.keys():  # an error on the way to the firs
     from torpor.base import settings as _settings
 
     if _settings.at_start("VIZ"):
-        importlib.import_module("torpor.pipeline.failure").listen()
+        importlib.import_module("torpor.pipeline.journal").listen_for_failures()

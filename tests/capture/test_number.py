@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 import torpor
 from tests.devices import needs
 from torpor import Context, Tensor, dtypes
+from torpor.base.dtypes import DType
 from torpor.base.errors import DivisionByZeroError, DTypeError
-from torpor.capture.number import Tape
+from torpor.capture.number import ENCODERS, Tape, integers_of
 
 
 def numbers(*values: float) -> Tensor:
@@ -351,3 +352,29 @@ def test_a_tape_computes_what_python_computes(data: st.DataObject) -> None:
             assert type(got) is type(want)
             assert got == want or got != got
             assert math.copysign(1, got) == math.copysign(1, want)
+
+
+# --- numbers as integers: the bits that NumPy has for them ----------------------------------------
+FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
+INTEGERS = [dtype for dtype in ENCODERS if dtype.is_int]
+
+
+@given(st.floats() | st.integers(-(10**40), 10**40), st.sampled_from(FLOATS))
+def test_bits_of_floats(value: float, dtype: DType) -> None:
+    code = ENCODERS[dtype](value)
+    low, high = integers_of(dtype)
+    assert low <= code <= high
+    got = np.array([code], f"{'i' if low < 0 else 'u'}{dtype.itemsize}").view(dtype.numpy)[0]
+    with np.errstate(over="ignore"):
+        expected = np.float64(value).astype(dtype.numpy)
+    assert float(got) == float(expected) or math.isnan(value)
+    assert np.signbit(got) == np.signbit(expected) or math.isnan(value)
+
+
+@given(st.integers(-(2**65), 2**65), st.sampled_from(INTEGERS))
+def test_integers_are_themselves_or_refused(value: int, dtype: DType) -> None:
+    if dtype.min <= value <= dtype.max:
+        assert ENCODERS[dtype](value) == value
+    else:
+        with pytest.raises(OverflowError):
+            ENCODERS[dtype](value)

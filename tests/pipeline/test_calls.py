@@ -11,6 +11,7 @@ import pytest
 
 import torpor
 from torpor import Tensor, nn
+from torpor.ir.ops import Ops
 from torpor.pipeline import measuring
 
 RANDOM = np.random.default_rng(5)
@@ -346,3 +347,66 @@ def test_a_value_that_a_gradient_meets_by_chance_is_not_expected_again():
         by_a, by_x = slopes(torpor.div, a, x)
         np.testing.assert_allclose(by_a, 1 / x)
         np.testing.assert_allclose(by_x, -a / x**2)
+
+
+def lengths(seed: int) -> list[int]:
+    """Lengths that grow, come again, and are those of other axes by chance."""
+    random = np.random.default_rng(seed)
+    return [*range(2, 30), 6, 6, *random.integers(2, 40, 30).tolist()]
+
+
+def exponentials(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_functions_of_sizes_that_grow_stay_calls():
+    for rows in lengths(0):
+        x = Tensor(DATA[:rows])
+        found = x.softmax(-1)
+        called = found._current().op is Ops.CALL
+        np.testing.assert_allclose(found.numpy(), exponentials(DATA[:rows]), rtol=1e-6)
+    assert called
+
+
+def test_what_is_beside_a_function_of_any_size_may_be_what_it_has_inside():
+    """The shifted rows, a constant, and a product of the same two."""
+    for rows in lengths(1):
+        x, data = ROWS[:rows].realize(), DATA[:rows]
+        shifted = x - x.amax(-1, keepdim=True)
+        whole = x.softmax(-1) + shifted.exp() * (0.5 if rows % 3 else 1.0)
+        product = torpor.cat([x, x[:1]], 0) @ x.mT
+        wide, inside = np.concatenate([data, data[:1]]), data - data.max(-1, keepdims=True)
+        expected = exponentials(data) + np.exp(inside) * (0.5 if rows % 3 else 1.0)
+        np.testing.assert_allclose(whole.numpy(), expected, rtol=1e-6)
+        np.testing.assert_allclose(product.numpy(), wide @ data.T, rtol=1e-6)
+
+
+def test_two_sequences_of_sizes_that_are_one_by_chance():
+    for one, other in zip(lengths(2), reversed(lengths(3)), strict=True):
+        left, right = (ROWS[:n].realize() for n in (one, other))
+        scores = (left @ right.mT).softmax(-1) @ torpor.cat([right[1:], right[:1]], 0)
+        turned = np.concatenate([DATA[1:other], DATA[:1]])
+        expected = exponentials(DATA[:one] @ DATA[:other].T) @ turned
+        np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-6)
+
+
+def test_a_gradient_through_functions_of_sizes_that_grow():
+    for rows in lengths(4):
+        x, data = leaf(DATA[:rows]), DATA[:rows]
+        if rows % 4 == 0:
+            x.softmax(-1).numpy()
+        (x.softmax(-1) * ROWS[:rows]).sum().backward()
+        share = exponentials(data)
+        expected = share * (data - (share * data).sum(-1, keepdims=True))
+        np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-6, atol=1e-12)
+
+
+def test_a_gradient_is_asked_for_after_a_function_of_any_size_was_computed():
+    for rows in lengths(5):
+        x, data = Tensor(DATA[:rows]), DATA[:rows]
+        share = x.softmax(-1)
+        (by_x,) = (share * ROWS[:rows]).sum().gradient(x)
+        inside = exponentials(data)
+        expected = inside * (data - (inside * data).sum(-1, keepdims=True))
+        np.testing.assert_allclose(by_x.numpy(), expected, rtol=1e-6, atol=1e-12)

@@ -234,3 +234,22 @@ def test_what_is_said_with_ever_other_numbers_is_not_written_down(counted):
     for _ in range(PASSES):
         both(x, x, factor=0.5, keep=False).realize()
     assert len(calls) - before <= 3
+
+
+def test_a_function_of_functions_of_sizes_that_grow_runs_a_few_times():
+    calls = []
+
+    @repeated
+    def shares(x):
+        calls.append(1)
+        return x.softmax(-1) * 2 - x.log_softmax(-1)
+
+    for length in range(2, 30):
+        Tensor(RANDOM.standard_normal((length, 3))).softmax(-1).numpy()
+    for length in range(2, 40):
+        x = RANDOM.standard_normal((length, 3))
+        e = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+        np.testing.assert_allclose(
+            shares(Tensor(x, dtype=torpor.float64)).numpy(), 2 * e - np.log(e), rtol=1e-12
+        )
+    assert len(calls) < 25

@@ -18,14 +18,13 @@ from torpor.base.phases import phase
 from torpor.base.site import decode, here
 from torpor.capture.attempt import Attempt, attempt, of_any_size
 from torpor.capture.constant import READS, Seen
-from torpor.capture.guards import GRADIENT_THERE
+from torpor.capture.guards import GRADIENT_THERE, change, changed, listed, told
 from torpor.capture.holding import is_a, is_tensor
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
 from torpor.capture.program import expect_native, make_native
 from torpor.capture.sizes import Dynamic, Larger, Sizes, computed, shown
-from torpor.capture.telling import change, changed, listed, told
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import Again
 from torpor.capture.tree import Call, arguments_of, holds_twice, names_of

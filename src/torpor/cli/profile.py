@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 
-from torpor.pipeline.failure import note
+from torpor.pipeline.journal import note_failure
 from torpor.profile import profile
 
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
@@ -47,7 +47,7 @@ def status_of(script: str) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:
-        note(error)
+        note_failure(error)
         tell(error)
         return 1
     return 0

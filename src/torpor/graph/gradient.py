@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from torpor.base.errors import GradientError, ShapeError
 from torpor.base.site import Site, gradient_of
 from torpor.graph.branch import CHOSEN, side_gradient
-from torpor.graph.call import without_calls
+from torpor.graph.call import call_of, without_calls
 from torpor.graph.elementwise import elementwise
 from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients, like
 from torpor.graph.gradient_function import FUNCTIONS
@@ -86,7 +86,7 @@ watched: Final[weakref.WeakKeyDictionary[UOp, Hooks]] = weakref.WeakKeyDictionar
 noted: Final[ContextVar[list[tuple[UOp, UOp]] | None]] = ContextVar("torpor_noted", default=None)
 _templates: Final = Templates()
 # An enumeration is slow to ask for its members.
-_LOOP, _LEAF, _PART = Ops.LOOP, Ops.LEAF, Ops.PART
+_LOOP, _LEAF, _RESULTS = Ops.LOOP, Ops.LEAF, frozenset({Ops.CALL, Ops.PART})
 _HOLDING: Final = frozenset({Ops.LOOP, Ops.SINK})  # no floats themselves, but with such below
 
 
@@ -129,7 +129,7 @@ def gradients(
 def _gradients(
     roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp], called: bool = False
 ) -> list[UOp | None]:
-    between, hooks = _between(roots, targets), dict(watched)
+    between, hooks = _between(roots, targets), dict(watched) if watched else {}
     if between is None:
         there = without_calls([*roots, *targets], [*targets, *hooks])
         roots, targets = [there[node] for node in roots], [there[node] for node in targets]
@@ -138,7 +138,7 @@ def _gradients(
     for node in reversed(between):
         hand_down(node)
     walk = _Walk(between, roots, seeds, targets, hooks)
-    seen = not walk.between.keys().isdisjoint(hooks)
+    seen = bool(hooks) and not walk.between.keys().isdisjoint(hooks)
     like = None if seen or noted.get() is not None else _like(walk)
     if like is None:
         return _walked(walk, {})
@@ -275,7 +275,7 @@ def _between(roots: Sequence[UOp], targets: Sequence[UOp]) -> dict[UOp, bool] | 
     between: dict[UOp, bool] = {}
     hiding: list[UOp] = []
     for node in UOp.sink(*roots).toposort(goes_on):
-        if node.op is _PART and node.src[0].arg.template.flows:
+        if node.op in _RESULTS and call_of(node).arg.template.flows:
             hiding.append(node)
         if node.dtype.kind != "float" and node.op is not _LOOP:
             continue

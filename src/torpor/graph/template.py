@@ -2,14 +2,15 @@
 
 before  a = f(x, y), for which rules and builders have checked, promoted and broadcast
 after   for x and y alike in format, shape and all else that `f` looks at: the same nodes, at once;
-        or PART 0 of a CALL of x and y (see `call.py`)
+        or a CALL of x and y (see `call.py`)
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, Final
 
@@ -29,6 +30,17 @@ SMALL: Final = 8  # nodes that are made at once: writing a CALL of them down tak
 _CALL, _PART = Ops.CALL, Ops.PART  # an enumeration is slow to ask for its members
 _NONE: Final[Mapping[UOp, UOp]] = {}
 _computations = 0
+_writing: Final[list[None]] = []  # one for each function that is being written down
+
+
+@contextmanager
+def writing_down() -> Iterator[None]:
+    """Inside, nothing stays a call: what is written down has to be there."""
+    _writing.append(None)
+    try:
+        yield
+    finally:
+        _writing.pop()
 
 
 def note_computation() -> None:
@@ -74,13 +86,18 @@ class Template:
 
     owners: of which input a node has its origins, if of one.
     about: what else whoever wrote it down wants to know.
-    kinds: format and shape of each result.
+    kinds: format and shape of each result; `ops`: their ops.
+    alone: whether there is one result, which is made.
     used:  the numbers of the inputs that are operands.
+    there: how many values are there before the first step: inputs and what is `fixed`.
     flows: whether gradients of a result may flow to an input.
+    numbers: those of its nodes that are others in templates of the same `likeness`.
     is_called: whether it may stay a call until graphs are planned.
     born:  in which computation it was written down: what comes in that one alone is no call, so
            that graphs of sizes that are always new are alike.
     """
+
+    numbers: Sequence[int] = ()
 
     def __init__(
         self,
@@ -91,6 +108,7 @@ class Template:
     ):
         self.about = about
         self.kinds = [None if node is None else (node.dtype, shape_of(node)) for node in results]
+        self.ops = [None if node is None else node.op for node in results]
         self.count = len(inputs)
         places = {node: number for number, node in enumerate(inputs)}
         sink = UOp.sink(*[node for node in results if node is not None])
@@ -102,6 +120,7 @@ class Template:
                 moving.add(node)
         self.fixed = [node for node in new if node not in moving]
         places |= {node: len(places) + number for number, node in enumerate(self.fixed)}
+        self.there = len(places)
         self.steps: list[tuple[Any, ...]] = []
         for node in new:
             if node in moving:
@@ -112,6 +131,7 @@ class Template:
                 self.steps.append((node.op, node.dtype, arg, sources[0], pick, shape, owner))
                 places[node] = len(places)
         self.results = [None if node is None else places[node] for node in results]
+        self.alone = len(self.results) == 1 and (self.results[0] or 0) >= self.there
         operands = {source for node in moving.difference(inputs) for source in node.src}
         self.used = [number for number, node in enumerate(inputs) if node in operands]
         smooth = sink.toposort(_may_flow)
@@ -123,18 +143,25 @@ class Template:
         """Whether nothing is read but the inputs, and constants."""
         return all(node.src or node.op is Ops.CONST for node in self.fixed)
 
+    @property
+    def likeness(self) -> Any:
+        """What tells it from others."""
+        return self
+
     def called(self, inputs: Sequence[UOp], origins: Origins) -> list[UOp | None]:
         """As `made`, but that nothing is made until somebody looks (see `written_out`)."""
-        if not self.is_called or self.born == _computations:
+        like = self.likeness
+        if not like.is_called or like.born == _computations or _writing:
             return self.made(inputs, origins)
         source = tuple([inputs[number] for number in self.used])
+        if self.alone and (kind := self.kinds[0]) is not None:
+            return [shaped(UOp(_CALL, kind[0], source, Call(self, origins)), kind[1])]
         call = UOp(_CALL, dtypes.void, source, Call(self, origins))
-        there = len(inputs) + len(self.fixed)
         found: list[UOp | None] = []
         for place, kind in zip(self.results, self.kinds):
             if place is None or kind is None:
                 found.append(None)
-            elif place < there:
+            elif place < self.there:
                 found.append([*inputs, *self.fixed][place])
             else:
                 found.append(shaped(UOp(_PART, kind[0], (call,), len(found)), kind[1]))

@@ -58,6 +58,8 @@ def _shape_of_one(node: UOp) -> Shape:
         return _shape_of_looped(node)
     if op is Ops.PART:
         return tuple(node.src[0].arg.template.kinds[arg][1])
+    if op is Ops.CALL:
+        return () if node.dtype is dtypes.void else tuple(arg.template.kinds[0][1])
     if not node.src:
         return ()
     shape: Shape = node.src[-1 if op in (Ops.WHERE, Ops.GATHER) else 0]._shape

@@ -13,16 +13,16 @@ nor two boxes or constants to be one: then the numbers that make them so must be
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from torpor.graph.any_size import NUMBERED
 from torpor.graph.call import made_by
 from torpor.graph.reduce import AGAIN
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline import along
 from torpor.pipeline.canonical import Canonical, canonical
-from torpor.pipeline.general import numbers_of
+from torpor.pipeline.general import Derivation, count_of, numbers_of
 
 MOST: Final = 1024  # graphs with calls that are known
 PATIENCE: Final = 8  # forms of graphs alike until their templates are written out at once
@@ -31,58 +31,33 @@ _CALLED: Final = frozenset({Ops.CALL, Ops.PART})
 Roots = Sequence[tuple[UOp, str]]
 
 
-@dataclass
-class Written:
+class Written(NamedTuple):
     """How the form of a graph without its calls and other names comes of that with them.
 
-    key:     of the form, but for the numbers.
-    numbers: for each of its numbers where it is among those of the graph as given; None: fixed.
-    fixed:   what these are.
-    same:    places of numbers that must be one.
-    pinned:  those that must be what they were, by place.
-    buffers: for each of its buffers which it is of those of the graph as given.
-    bound:   the same of its bound variables.
     company: the nodes of the graph as given that are computed along.
     taken:   what is computed along with the form, by place.
     """
 
-    key: tuple[Any, ...]
-    numbers: Sequence[int | None]
-    fixed: Sequence[Any]
-    same: Sequence[tuple[int, int]]
-    pinned: Mapping[int, Any]
-    buffers: Sequence[int]
-    bound: Sequence[int]
+    without: Derivation
     company: Sequence[int]
     taken: Sequence[int]
 
-    def form(self, own: Canonical) -> Canonical | None:
-        """The form of a graph as it is computed; None where it is another one."""
-        given = own.numbers
-        if any(given[one] != given[other] for one, other in self.same):
-            return None
-        if any(given[place] != value for place, value in self.pinned.items()):
-            return None
-        rest = zip(self.numbers, self.fixed, strict=True)
-        numbers = tuple([value if place is None else given[place] for place, value in rest])
-        buffers = [own.buffers[number] for number in self.buffers]
-        bound = [own.bound[number] for number in self.bound]
-        values = [own.values[number] for number in self.bound]
-        return Canonical((*self.key, numbers), buffers, bound, ages=own.ages, values=values)
 
-
-_written: Final[dict[tuple[Any, ...], Written]] = {}
-_times: Final[dict[tuple[Any, ...], int]] = {}  # how often it was another one
+# By skeleton: how often it was another one, and the last.
+_written: Final[dict[tuple[Any, ...], tuple[int, Written | None]]] = {}
+_NONE: Final = 0, None
 
 
 def form_without(own: Canonical, roots: Roots) -> tuple[Canonical, Roots] | None:
     """As `along.with_company`, of the graph as it is computed; None where it is not known."""
-    known = _written.get(own.skeleton)
+    _, known = _written.get(own.skeleton, _NONE)
     if known is None and not own.calls:
         return along.with_company(own, roots)
-    form = None if known is None else known.form(own)
-    if known is None or form is None or along.taken_with(known.key) != known.taken:
+    if known is None or not known.without.holds(own):
         return None
+    if along.taken_with(known.without.key) != known.taken:
+        return None
+    form = known.without.form(own)
     if not known.taken:
         return form, roots
     nodes, device = list(own.order), roots[0][1]
@@ -98,32 +73,26 @@ def know_written(roots: Roots, wanted: Roots, values: Mapping[UOp, UOp]) -> None
     if own is None or form is None or own.key == form.key:
         return
     name = own.skeleton
-    if len(_times) >= MOST:
-        _times.clear()
+    if len(_written) >= MOST:
         _written.clear()
-    _times[name] = times = _times.get(name, 0) + 1
-    made = None if meets_a_value(own, values) else written(own, form, values)
-    if made is not None and times <= PATIENCE:
-        _written[name] = made
-    else:
-        _written.pop(name, None)
+    times, _ = _written.get(name, _NONE)
+    hopeless = times == PATIENCE or meets_a_value(own, values)
+    made = None if hopeless else written(own, form, values)
+    _written[name] = min(times + 1, PATIENCE), made
+    if made is None:
         for call in own.calls:
-            call.arg.template.is_called = False
+            call.arg.template.likeness.is_called = False
 
 
 def written(own: Canonical, form: Canonical, values: Mapping[UOp, UOp]) -> Written | None:
     """How one form comes of the other; None where something is computed along that nobody holds, or
     something inside of a call has a value already.
     """
-    outside = [node for node in own.order if node.op not in _CALLED]
-    inside = {values.get(node, node) for call in own.calls for node in made_by(call)}
-    common = [node for node in (*outside, *own.numbered) if values.get(node, node) in inside]
-    ends = {node for call in own.calls for node in call.src}
-    fixed = set(below(common, ends))
+    fixed = set(below(meeting(own, values), {node for call in own.calls for node in call.src}))
     places: dict[UOp, int] = {}
     same: list[tuple[int, int]] = []
     pinned: dict[int, Any] = {}
-    for node, here in numbers_of(own):
+    for node, here in numbers_within(own):
         if node in fixed:
             pinned |= {place: own.numbers[place] for place in here}
         first = places.setdefault(values.get(node, node), here.start)
@@ -146,9 +115,34 @@ def written(own: Canonical, form: Canonical, values: Mapping[UOp, UOp]) -> Writt
     bound = [variables.get(node, -1) for node in form.bound]
     if -1 in (*buffers, *bound):
         return None
-    return Written(
-        form.skeleton, numbers, form.numbers, same, pinned, buffers, bound, company, taken
-    )
+    without = Derivation(form.skeleton, numbers, form.numbers, pinned, same, buffers, bound)
+    return Written(without, company, taken)
+
+
+def meeting(own: Canonical, values: Mapping[UOp, UOp]) -> list[UOp]:
+    """The nodes outside of calls that are inside of one as well, and have numbers that may differ
+    from the ones there, which are fixed.
+    """
+    inside = {
+        values.get(node, node)
+        for call in own.calls
+        for node in made_by(call)
+        if not call.arg.template.numbers or node.op is Ops.CONST
+    }
+    outside = [node for node in own.order if node.op not in _CALLED]
+    return [node for node in (*outside, *own.numbered) if values.get(node, node) in inside]
+
+
+def numbers_within(own: Canonical) -> Iterator[tuple[UOp, range]]:
+    """As `numbers_of`; those of calls are their nodes'."""
+    for node, places in numbers_of(own):
+        if node.op is not Ops.CALL:
+            yield node, places
+            continue
+        start = places.start
+        for one in made_by(node):
+            if one.op in NUMBERED:
+                yield one, range(start, start := start + count_of(one))
 
 
 def meets_a_value(own: Canonical, values: Mapping[UOp, UOp]) -> bool:
@@ -158,7 +152,7 @@ def meets_a_value(own: Canonical, values: Mapping[UOp, UOp]) -> bool:
     ends = {node for call in own.calls for node in call.src}
     inside = set(below([node for call in own.calls for node in made_by(call)], ends))
     for node, value in values.items():
-        if node.op is Ops.PART or (node.op is Ops.FUNCTION and node.arg[0] == AGAIN):
+        if node.op in _CALLED or (node.op is Ops.FUNCTION and node.arg[0] == AGAIN):
             continue
         if node.known is not None:
             if node in inside:

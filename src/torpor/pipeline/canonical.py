@@ -131,7 +131,7 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: bool = False) -> Canonica
                 words.append(node if op is _CONST else word_of(node))
             continue
         elif op is _CALL:
-            arg = arg.template
+            arg = without_sizes(node, numbered, numbers)
             calls.append(node)
         elif op is _BIND:
             bound.append(node)
@@ -188,6 +188,15 @@ def without_numbers(
         return (*arg[:2], *arg[3:5]), ()
     numbers += flat
     return len(arg), ()
+
+
+def without_sizes(call: UOp, numbered: list[UOp], numbers: list[Any]) -> Any:
+    """What is left of a CALL's template without its numbers, as `without_numbers`."""
+    template = call.arg.template
+    if template.numbers:
+        numbered.append(call)
+        numbers += template.numbers
+    return template.likeness
 
 
 def without_count(

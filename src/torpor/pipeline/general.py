@@ -98,60 +98,81 @@ class Varying:
 
 
 @dataclass(frozen=True)
-class General:
-    """What graphs of one skeleton have in common, and how they differ.
+class Derivation:
+    """How the form of another graph comes of those of graphs of one skeleton: with variables for
+    what differs, or without calls.
 
-    varying:   by the place of a number, what it is; all others are `fixed`.
-    constants: places of numbers that are given in memory.
-    same:      places of constants, and of others that have to be the same.
+    key:       of the other form, but for its numbers.
+    numbers:   for each of these where it is among those of the graph; None: `fixed` says it.
+    pinned:    by the place of a number of the graph's, what it has to be.
+    same:      places of numbers that have to be the same.
+    buffers:   for each of the other form's buffers which of the graph's it is, or after these which
+               constant.
+    bound:     for each of its bound variables which of the graph's it is; below 0: ~ which of the
+               `variables`.
+    varying:   by the place of a number, what it is of the variables.
     variables: for each the place of the number that is its value, its least and its greatest.
-    bound:     for each of the general graph's bound variables, which it is; None: one of its own.
-    buffers:   for each of its buffers the number of the graph's own, or after these of a constant.
+    constants: places of numbers that are given in memory.
     order:     for each of its nodes which of the graph's it is; 0 for what is none.
     sized:     whether sizes vary, and not only places and constants.
     """
 
     key: tuple[Any, ...]
-    fixed: Mapping[int, Any]
-    varying: Mapping[int, Varying]
-    constants: Sequence[int]
+    numbers: Sequence[int | None]
+    fixed: Numbers
+    pinned: Mapping[int, Any]
     same: Sequence[tuple[int, int]]
-    variables: Sequence[Limits]
-    bound: Sequence[int | None]
     buffers: Sequence[int]
-    order: Sequence[int]
-    sized: bool
-    pick: Any = field(init=False)
-    picked: Numbers = field(init=False)
-    holds: Any = field(init=False)
+    bound: Sequence[int]
+    varying: Mapping[int, Varying] = field(default_factory=dict)
+    variables: Sequence[Limits] = ()
+    constants: Sequence[int] = ()
+    order: Sequence[int] = ()
+    sized: bool = False
+    _holds: Any = field(init=False)
+    _numbers: Any = field(init=False)  # gives them, of given and fixed ones; None: all are fixed
 
     def __post_init__(self) -> None:
-        chosen = [*self.fixed] or [0]
-        object.__setattr__(self, "pick", itemgetter(*chosen, chosen[0]))
-        same = (*self.fixed.values(),)
-        object.__setattr__(self, "picked", (*same, *same[:1]))
         names = [f"n[{place}]" for place, _, _ in self.variables]
         limits = [f"{least} <= n[{place}] <= {most}" for place, least, most in self.variables]
         varying = [f"n[{place}] == {one.text(names)}" for place, one in self.varying.items()]
-        equal = [f"n[{place}] is n[{other}]" for place, other in self.same]
-        text = f"lambda n: {' and '.join((*limits, *varying, *equal)) or True}"
-        object.__setattr__(self, "holds", eval(text))  # noqa: S307 (made of numbers)
+        scope: dict[str, Any] = {}
+        known = []
+        if self.pinned:
+            known.append("pick(n) == picked")
+            scope["pick"] = picking([*self.pinned])
+            scope["picked"] = scope["pick"](self.pinned)
+        if self.same:
+            known.append("first(n) == second(n)")
+            scope["first"], scope["second"] = map(picking, zip(*self.same, strict=True))
+        text = f"lambda n: {' and '.join((*known, *limits, *varying)) or True}"
+        object.__setattr__(self, "_holds", eval(text, scope))  # noqa: S307 (made of numbers)
+        count, places = len(self.numbers), enumerate(self.numbers)
+        found = [number - count if place is None else place for number, place in places]
+        object.__setattr__(self, "_numbers", max(found, default=-1) >= 0 and picking(found))
 
-    def values(self, numbers: Numbers) -> list[int] | None:
-        """The variables' values for these numbers; None where they are of another kind."""
-        if (self.picked and self.pick(numbers) != self.picked) or not self.holds(numbers):
-            return None
-        return [numbers[place] for place, _, _ in self.variables]
+    def holds(self, own: Canonical) -> bool:
+        """Whether it is for a graph with these numbers."""
+        return bool(self._holds(own.numbers))
 
-    def form(self, own: Canonical, values: Sequence[int]) -> Canonical:
-        """The canonical form of the general graph with the memory and the values of a graph."""
-        theirs = iter(own.values)
-        bound = [next(theirs) if number is None else values[number] for number in self.bound]
-        memory = own.buffers
+    def form(self, own: Canonical) -> Canonical:
+        """The form of the other graph, for a graph's own, with its memory and values."""
+        given, memory = own.numbers, own.buffers
         if self.constants:
-            memory = [*memory, *[constant_buffer(own.numbers[n], own) for n in self.constants]]
-        order, buffers = Order(own.order, self.order), [memory[n] for n in self.buffers]
-        return Canonical(self.key, buffers, (), (), order, NOWHERE, own.ages, bound)
+            memory = [*memory, *[constant_buffer(given[place], own) for place in self.constants]]
+        buffers = [memory[number] for number in self.buffers]
+        values = [own.values[n] if n >= 0 else given[self.variables[~n][0]] for n in self.bound]
+        numbers, order = self.fixed, Order(own.order, self.order)
+        if self._numbers:
+            numbers = self._numbers((*given, *self.fixed))
+        return Canonical((*self.key, numbers), buffers, (), (), order, NOWHERE, own.ages, values)
+
+
+def picking(places: Sequence[int]) -> Callable[[Any], Numbers]:
+    """What gives the numbers at these places, of which there is one at least."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda numbers: (numbers[places[0]],)
 
 
 class Order(Iterable[UOp]):
@@ -212,6 +233,8 @@ def count_of(node: UOp) -> int:
         return 1
     if node.op is Ops.SHEAR:
         return 2
+    if node.op is Ops.CALL:
+        return len(node.arg.template.numbers)
     return 2 * len(node.arg) if node.op in PAIRED else len(node.arg)
 
 

@@ -392,3 +392,21 @@ def mark(name: str) -> None:
     """
     if recording():
         journal().mark(str(name))
+
+
+# --- what a program fails with --------------------------------------------------------------------
+def note_failure(error: BaseException | None) -> None:
+    """Write down an error that nobody caught, where something is recorded."""
+    if recording() and isinstance(error, Exception):
+        journal().failed(error)
+
+
+def listen_for_failures() -> None:
+    """From here on note what nobody catches, before Python prints it."""
+    before = sys.excepthook
+
+    def heard(kind: Any, error: BaseException, trace: Any) -> None:
+        note_failure(error)
+        before(kind, error, trace)
+
+    sys.excepthook = heard

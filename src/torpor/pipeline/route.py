@@ -16,7 +16,6 @@ from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.pipeline import again, along, anew, calls, plans
 from torpor.pipeline.along import Place
-from torpor.pipeline.blame import index_of
 from torpor.pipeline.canonical import Canonical, canonical
 from torpor.pipeline.command import Prepared, prepare
 from torpor.pipeline.compile import make_ready, programs_of, target_named
@@ -36,7 +35,7 @@ from torpor.pipeline.recipe import (
     recipe_of,
 )
 from torpor.pipeline.report import measurements, show_schedule, watched
-from torpor.pipeline.run import Refused, error_of, observed, record, recorded, unseen
+from torpor.pipeline.run import Refused, error_of, index_of, observed, record, recorded, unseen
 from torpor.schedule.limit import limit_now
 
 if TYPE_CHECKING:

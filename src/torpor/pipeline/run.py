@@ -11,18 +11,21 @@ from torpor.base.errors import (
     DivisionByZeroError,
     LinAlgError,
     OutOfBoundsError,
+    TorporError,
     ValueRangeError,
 )
 from torpor.base.phases import listeners
 from torpor.base.site import decode
-from torpor.ir.infer import shape_of
+from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.records import CheckSite, Requirement, ScheduleItem
 from torpor.ir.trace import listener
+from torpor.ir.uop import UOp
 from torpor.pipeline.command import Prepared
 from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.report import watched
 
+Compute = Callable[[Sequence[tuple[UOp, str]]], list[UOp]]
 # By kind of a requirement.
 FAULTS: Final = {"index": OutOfBoundsError, "value": ValueRangeError, "matrix": LinAlgError}
 # By thread: who wants to know what has been run (the jit, while it traces a function).
@@ -91,3 +94,41 @@ def error_of(site: CheckSite, found: int | None = None) -> Exception:
     return DivisionByZeroError(
         f"integer {name} by zero (operands of shapes {shapes}, {site.node.dtype.name}){where}"
     )
+
+
+def index_of(site: CheckSite, device: str, compute: Compute) -> int | None:
+    """The first index that fails what `site` asks, as it was given: before one that counts from the
+    end was made positive. None where the site is not about an index, or its operands are not there.
+    """
+    check = site.node if site.node.op is Ops.CHECK else site.node.src[1].below(MOVEMENT)
+    if (
+        JOINT in device
+        or site.looped
+        or site.kind == "division"
+        or check.op is not Ops.CHECK
+        or check.arg.kind != "index"
+    ):
+        return None
+    value, holds = check.src[0], asked_of_each(check.src[1])
+    given = value.src[2] if value.op is Ops.WHERE else value
+    try:
+        nodes = compute([(node, device) for node in (value, given, holds)])
+    except (TorporError, Refused):  # what the index is made of fails itself
+        return None
+    numbers, as_given, inside = (node.below(MOVEMENT).arg.numpy() for node in nodes)
+    if site.node is not check:
+        length = shape_of(site.node.src[0])[axis_of(site.node)]
+        inside = inside & (numbers >= 0) & (numbers < (site.size or length))
+    found = as_given[~inside]
+    return int(found[0]) if found.size else None
+
+
+def asked_of_each(condition: UOp) -> UOp:
+    """What is asked of each index, where it is then asked of all together."""
+    below = condition.below(MOVEMENT)
+    return below.src[0] if below.op is Ops.REDUCE_AXIS else condition
+
+
+def axis_of(node: UOp) -> int:
+    """The axis that a GATHER or SCATTER goes along."""
+    return int(node.arg if node.op is Ops.GATHER else node.arg[1])

@@ -24,8 +24,8 @@ from torpor.ir.records import BufferSpec
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import PAIRED, PLACED, Canonical, canonical
 from torpor.pipeline.general import (
+    Derivation,
     Factor,
-    General,
     Made,
     Numbers,
     Roots,
@@ -88,7 +88,7 @@ class Graph:
         self.moved = moved
         self.room = ROOM  # elements that a tensor may have
 
-    def general(self) -> tuple[General, Made] | None:
+    def general(self) -> tuple[Derivation, Made] | None:
         """The general graph; None where numbers differ in another way than it can say."""
         differ = [p for p, column in enumerate(self.columns) if len(set(column)) > 1]
         differ = [p for p in differ if p not in self.again]
@@ -340,12 +340,12 @@ class Graph:
         return found
 
     # --- the graph with variables -------------------------------------------------------------
-    def written(self) -> tuple[General, Made] | None:
+    def written(self) -> tuple[Derivation, Made] | None:
         """The general graph, and what there is to know of it."""
         numbers = self.form.numbers
-        now = [numbers[start] for start in self.starts]
         variables = [(s, *limits) for s, limits in zip(self.starts, self.limits, strict=True)]
-        nodes = [bound_to(n, value, variables) for n, value in enumerate(now)]
+        values = enumerate(numbers[start] for start in self.starts)
+        nodes = [bound_to(n, value, variables) for n, value in values]
         sizes = [
             self.sized(self.varying[place], nodes) if place in self.varying else number
             for place, number in enumerate(numbers)
@@ -360,16 +360,19 @@ class Graph:
         names = {node.src[0]: number for number, node in enumerate(nodes)}
         free = {*self.varying, *self.constants, *(place for place, _ in self.same)}
         mine = {done[node]: number for number, node in enumerate(self.form.order) if node in done}
-        general = General(
-            made.key,
+        theirs = iter(range(len(self.form.values)))  # in their order
+        variable = [names.get(node.src[0]) for node in made.bound]
+        general = Derivation(
+            made.skeleton, [None] * len(made.numbers), made.numbers,
             {place: number for place, number in enumerate(numbers) if place not in free},
-            {place: one for place, one in self.varying.items() if place not in self.starts},
-            self.constants, self.same, variables,
-            [names.get(node.src[0]) for node in made.bound],
+            self.same,
             [seats[buffer] if buffer in seats else own[buffer] for buffer in made.buffers],
+            [next(theirs) if number is None else ~number for number in variable],
+            {place: one for place, one in self.varying.items() if place not in self.starts},
+            variables, self.constants,
             [mine.get(node, 0) for node in made.order], self.sizes > 0,
         )  # fmt: skip
-        return general, Made(roots, made, general.form(self.form, now), self.in_words())
+        return general, Made(roots, made, general.form(self.form), self.in_words())
 
     def in_words(self) -> str:
         """What varies, the first two."""

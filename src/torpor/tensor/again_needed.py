@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
+from torpor.graph.call import op_of
 from torpor.ir.infer import JOINT, device_of, largest, shape_of
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
@@ -71,7 +72,7 @@ def needed_again(roots: Roots) -> list[tuple[UOp, Any]]:
 
 
 def _place_of(node: UOp) -> _Place | None:
-    return (node.origins[0], node.op) if node.origins else None
+    return (node.origins[0], op_of(node)) if node.origins else None
 
 
 def _note_place(node: UOp) -> None:

@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from torpor.base.errors import TorporError
+from torpor.graph.call import is_result
 from torpor.graph.known import shown
 from torpor.graph.template import note_computation
 from torpor.ir.ops import Ops
@@ -101,7 +102,7 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
         with unwatched_calls():
             values_of: list[UOp] = pipeline().realize(wanted)
         return values_of
-    if any(node.op is Ops.PART or is_name(node) for node in values):
+    if any(is_result(node) or is_name(node) for node in values):
         pipeline().know_written(roots, wanted, values)
     found = pipeline().realize_along(wanted, partial(new_graph, roots, values))
     if found is None:

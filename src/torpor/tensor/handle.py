@@ -150,10 +150,10 @@ def paired(x: Any, y: Any) -> Any:
 
 def make(
     node: UOp, device: str, requires: bool = False, storage: Storage | None = None,
-    path: Step | None = None, depth: int = 0,
+    path: Step | None = None, depth: int = 0, site: Site | None = None,
 ) -> Tensor:  # fmt: skip
     """A handle: of a fresh storage whose value is `node`, or a view of `storage`. `depth`: see
-    `Storage`.
+    `Storage`; `site`: the user's line, where it is known already.
     """
     made = object.__new__(Handle._type)
     noted = None
@@ -170,7 +170,7 @@ def make(
     made.grad = None
     if active and path is not None and (watching := watcher()) is not None:
         watching.viewed(made)
-    made._site = site = here(2)  # whoever calls this is part of torpor
+    made._site = site = site or here(2)  # whoever calls this is part of torpor
     if site is not None:
         origins = node.origins
         if not origins:

@@ -51,9 +51,10 @@ class Joining(Handle):
         [[1, 2, 3, 4]]
         """
         parts, where = _parts_and_axis(tensors, dim)
-        if any(not part.ndim for part in parts):
+        ranks = {part.ndim for part in parts}
+        if 0 in ranks:
             raise located(ShapeError("a 0-d tensor cannot be joined by cat; use stack"), parts)
-        if len({part.ndim for part in parts}) > 1:  # as in PyTorch, a vector of nothing fits all
+        if len(ranks) > 1:  # as in PyTorch, a vector of nothing fits all
             dtype = functools.reduce(promote, [part.dtype for part in parts])
             parts = [part.cast(dtype) for part in parts if part.shape != (0,)]
         return joined(parts, one_axis(where, parts[0].ndim))
@@ -200,8 +201,8 @@ def _parts_and_axis(tensors: tuple[Any, ...], axis: int) -> tuple[list[Any], int
 
 def joined(parts: list[Any], axis: int) -> Tensor:
     """Each part padded to the whole, and chosen where it lies."""
-    shapes = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
-    if len(shapes) > 1:
+    shapes = [tuple(part.shape) for part in parts]
+    if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
         sizes = ", ".join(str(part.shape) for part in parts)
         raise located(ShapeError(f"cat along axis {axis} needs equal other axes: {sizes}"), parts)
     dtype = parts[0].dtype

@@ -43,6 +43,14 @@ def boxes(handle: Any, axis: int, start: Size, stop: Size) -> tuple[tuple[Size, 
     )
 
 
+def _narrowed(handle: Handle, shape: tuple[int, ...], axis: int, begin: Any, length: int) -> Tensor:
+    """So many elements of one axis of a tensor of this shape, which has them."""
+    lengths = (*shape[:axis], length, *shape[axis + 1 :])
+    pairs = [(0, whole) for whole in shape]
+    pairs[axis] = begin, begin + length
+    return boxed(handle, (tuple(pairs), lengths, lengths))
+
+
 class Movement(Handle):
     """Views: they share the storage, so that a write to one is seen by all, and cost nothing by
     themselves. Axes count from the front, negative ones from the end; `ShapeError` if there is no
@@ -247,10 +255,7 @@ class Movement(Handle):
         shape = self.shape
         size, begin = shape[axis], a_size(start)
         if is_plain((*shape, begin, length)) and 0 <= begin < begin + length <= size:
-            lengths = (*shape[:axis], length, *shape[axis + 1 :])
-            pairs: list[Any] = [(0, whole) for whole in shape]
-            pairs[axis] = begin, begin + length
-            return boxed(self, (tuple(pairs), lengths, lengths))
+            return _narrowed(self, tuple(shape), axis, begin, length)
         if isinstance(begin, int) and begin < 0:
             begin = plus(size, begin)
         return view(self, "shrink", boxes(self, axis, begin, plus(begin, a_size(length))))
@@ -284,8 +289,11 @@ class Movement(Handle):
             sizes = list(known_shape(counts_of(split_size_or_sections, "sections")))
             if sum(sizes) != size:
                 raise located(ShapeError(f"sections {sizes} do not add up to {size}"), (self,))
-        starts = itertools.accumulate(sizes, initial=0)
-        return tuple(self.narrow(axis, at, n) for at, n in zip(starts, sizes))
+        starts, shape = itertools.accumulate(sizes, initial=0), tuple(self.shape)
+        if is_plain(shape) and min(sizes, default=0) > 0:
+            pieces = zip(starts, sizes)
+            return tuple([_narrowed(self, shape, axis, at, length) for at, length in pieces])
+        return tuple([self.narrow(axis, at, length) for at, length in zip(starts, sizes)])
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """At most `chunks` pieces of one axis, all but the last of ceil(length / chunks) elements.

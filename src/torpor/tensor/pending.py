@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from types import CodeType
 from typing import Any, Final
 
+from torpor.graph.call import op_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.again_needed import ROOM, are_places, is_work, made_at_places, size_of
@@ -301,7 +302,7 @@ def deepened(made: Handle) -> None:
         if storage.depth < DEEP:
             return
         _rounds.stale = False
-    if not _rounds.comes_round((made._site, made._node.op), storage.depth):
+    if not _rounds.comes_round((made._site, op_of(made._node)), storage.depth):
         return
     if _rounds.rest and storage.depth < LONG:
         _rounds.rest -= 1

@@ -14,7 +14,7 @@ from torpor.base.errors import TorporError
 from torpor.base.site import Site, here
 from torpor.graph.any_size import MARKS, AnySize, Unfit
 from torpor.graph.sizes import is_plain
-from torpor.graph.template import MOST, Template, Templates
+from torpor.graph.template import MOST, Template, Templates, writing_down
 from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -158,7 +158,8 @@ class _WrittenDown:
         given = [
             _next(one.is_pair, rest) if isinstance(one, Handle) else one for one in call.arguments
         ]
-        made = self.function(*given[:count], **dict(zip(names, given[count:], strict=True)))
+        with writing_down():
+            made = self.function(*given[:count], **dict(zip(names, given[count:], strict=True)))
         whole = made if isinstance(made, tuple) else (made,)
         results = [part for one in whole for part in one._parts]
         nodes, inputs = [one._current() for one in results], [one._current() for one in stand_ins]
@@ -216,7 +217,7 @@ def repeated(function: _Function) -> _Function:
         make_nodes = template.made if True in required else template.called
         device, depth = call.handles[0]._storage.device, call.depth + 1
         results = [
-            make(node, device, requires, None, None, depth)
+            make(node, device, requires, None, None, depth, site)
             for node, requires in zip(make_nodes([*call.nodes, *held], origins), required)
             if node is not None
         ]

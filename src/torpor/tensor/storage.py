@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from torpor.device import Buffer
-from torpor.graph.call import written_out
+from torpor.graph.call import is_result, written_out
 from torpor.graph.known import is_noted, note
 from torpor.graph.reduce import AGAIN
 from torpor.ir.infer import JOINT, shape_of, shaped
@@ -21,7 +21,6 @@ from torpor.tensor.watch import active, watcher
 
 # An enumeration is slow to ask for its members.
 _RESHAPE, _BUFFER, _MULTI, _FUNCTION = Ops.RESHAPE, Ops.BUFFER, Ops.MULTI, Ops.FUNCTION
-_PART: Final = Ops.PART
 
 
 class Storage:
@@ -161,9 +160,16 @@ def settle(node: UOp, value: UOp, age: int, holder: Storage | None = None) -> No
 
 def _note_sources(node: UOp, value: UOp) -> None:
     """Note what memory a value was made of, whose graph is let go though nobody asked for it."""
-    found = weakref.WeakSet(below for below in node.toposort() if below.op is _BUFFER)
-    for memory in [*found]:
-        found.update(_sources.get(memory, ()))
+    stack, seen = [node], {node}
+    while stack:
+        for below in stack.pop().src:
+            if below not in seen:
+                seen.add(below)
+                stack.append(below)
+    memory = [below for below in seen if below.op is _BUFFER]
+    found = weakref.WeakSet(memory)
+    for below in memory:
+        found.update(_sources.get(below, ()))
     _sources[value.below(MOVEMENT)] = found
 
 
@@ -258,13 +264,13 @@ def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
             done[node] = value
             seen.add(node)
             continue
-        below = (written_out(node, calls),) if node.op is _PART else node.src
+        below = (written_out(node, calls),) if is_result(node) else node.src
         if more := [one for one in below if one not in seen]:
             stack += more
         else:
             seen.add(node)
             source = tuple([done.get(one, one) for one in below])
-            if node.op is _PART or is_name(node):
+            if is_result(node) or is_name(node):
                 done[node] = source[0]
             elif source != node.src:
                 made = shaped(node.replace(src=source), shape_of(node))
