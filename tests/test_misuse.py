@@ -51,6 +51,7 @@ PROGRAMS = {
     "torpor.quantile(v, Tensor([0.5, 1.5])).tolist()": "quantile's q is between 0 and 1",
     "functional.nll_loss(x, Tensor([1, 9])).item()": "axis 1 of length 2: 9",
     # not the shape
+    "Tensor(1.0).logcumsumexp(2)": "axis 2 does not exist in a tensor of 0 axes",
     "functional.pixel_shuffle(image, 2)": "sizes (-1, 2, 2) do not make axis 1, of length",
     "functional.channel_shuffle(image, 9)": "sizes (9, -1) do not make axis 1, of length",
     "functional.fold(image, 8, 3)": "fold needs columns (batch, channels * 9, window)",
