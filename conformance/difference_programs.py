@@ -150,7 +150,7 @@ torpor.ones(2, requires_grad=True).numpy()
         "the value of `x ** -0.5` or `x ** 1.5` is NaN, the gradient may be another, and "
         "where g / y of x / y is infinite and x is 0. Of several numbers that are written to one "
         "place the last has a gradient. What `as_strided_scatter` writes over has "
-        "the gradient 0.",
+        "the gradient 0. A least or greatest number is not shared with what is not included.",
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.backward(); (-y).backward(); x.grad
@@ -172,6 +172,8 @@ x = torpor.zeros(1); v = torpor.ones(2, requires_grad=True); \
 x[torpor.tensor([0, 0])] = v; x.sum().backward(); v.grad
 x = torpor.zeros(3, requires_grad=True); \
 torpor.as_strided_scatter(x, torpor.ones(1), (1,), (1,), 0).sum().backward(); x.grad
+x = torpor.ones(1, requires_grad=True); torpor.ones(1).scatter_reduce(0, torpor.tensor([0]), x, \
+"amax", include_self=False).backward(); x.grad
 x = torpor.tensor([1j], requires_grad=True); type(x.register_hook(abs)).__name__
 torpor.autograd.graph.__name__
 """,

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from conformance.overlaps import overlaps
 from conformance.program_lines import EXACT, LINES, MASKED, SUMMED, WRITES
 
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
@@ -251,6 +252,8 @@ class Maker:
         target = self.scope[chosen[0].name]
         if 0 in target.stride() and target.numel() > 1:
             return  # an expanded view, which cannot be written to
+        if any(overlaps(target, self.scope[one.name]) for one in chosen[1:]):
+            return  # PyTorch reads what it has written already, or says nothing of what it does
         before = {one.name: self.scope[one.name].clone() for one in self.variables}
         if not self.run(text):
             for name, kept in before.items():

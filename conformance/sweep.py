@@ -56,6 +56,8 @@ class Differs(Exception):
     """A result is not PyTorch's."""
 
 
+SECOND: list[bool] = []  # not empty: gradients of gradients are compared, too
+
 # Names of families, and what they computed on the host.
 host_calls: dict[str, set[str]] = {}
 
@@ -387,33 +389,69 @@ def real_pairs(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     ]
 
 
+def smooth(pairs: list[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
+    """PyTorch's and torpor's results of which PyTorch has a gradient, complex ones in parts."""
+    found = [(one, other) for one, other in real_pairs(pairs)
+             if isinstance(one, torch.Tensor) and one.requires_grad]  # fmt: skip
+    return [one for one, _ in found], [other for _, other in found]
+
+
+def total(library: Any, results: list[Any], curved: bool = False) -> Any:
+    """The sum of all, each weighted by a number of its own, and of squares if it is `curved`."""
+    random, made = np.random.default_rng(7), 0.0
+    for one in results:
+        wide = one.double() if one.dtype == library.float64 else one.float()
+        weights = np.asarray(random.uniform(0.5, 1.5, tuple(one.shape)), np.float32)
+        made = made + (wide * library.from_numpy(weights)).sum()
+        made = made + wide.square().sum() * 0.1 if curved else made
+    return made
+
+
 def check_gradients(
     pairs: list[tuple[Any, Any]],
     leaves: list[tuple[torch.Tensor, torpor.Tensor]],
     tolerance: tuple[float, float],
     tied: bool = False,
 ) -> None:
-    """Compare gradients of the results, each weighted by numbers of its own, for all leaves; where
-    which of equal elements is taken is open (`tied`), the sums over equal ones.
+    """Compare gradients of the results for all leaves; where which of equal elements is taken is
+    open (`tied`), the sums over equal ones. If asked for, gradients of those, where PyTorch has
+    them.
     """
-    random = np.random.default_rng(7)
-    theirs, mine = None, None
-    for one, other in real_pairs(pairs):
-        if not isinstance(one, torch.Tensor) or not one.requires_grad:
-            continue
-        weights = random.uniform(0.5, 1.5, tuple(one.shape)).astype(np.float32)
-        part = (one.float() * torch.from_numpy(np.asarray(weights))).sum()
-        same = (other.cast(torpor.dtypes.float32) * torpor.Tensor(weights)).sum()
-        theirs, mine = (part, same) if theirs is None else (theirs + part, mine + same)
-    if theirs is None:
+    again = bool(SECOND)
+    sources, targets = map(list, zip(*leaves, strict=True))
+    theirs, mine = smooth(pairs)
+    if not theirs:
         return
-    expected = torch.autograd.grad(theirs, [one for one, _ in leaves], allow_unused=True)
-    targets = [other for _, other in leaves]
-    made = mine.gradient(*targets) if mine.requires_grad else [None] * len(targets)
-    for one, other, (leaf, _) in zip(expected, made, leaves, strict=True):
+    expected = gradients(torch, total(torch, theirs, again), sources, again)
+    made = gradients(torpor, total(torpor, mine, again), targets, again)
+    compare_gradients("gradient", expected, made, sources, tolerance, tied)
+    theirs, mine = smooth([*zip(expected, made, strict=True)]) if again else ([], [])
+    if not theirs:
+        return
+    try:
+        expected = gradients(torch, total(torch, theirs), sources)
+    except (RuntimeError, NotImplementedError):  # it has none
+        return
+    made = gradients(torpor, total(torpor, mine), targets)
+    compare_gradients("second gradient", expected, made, sources, tolerance, tied)
+
+
+def compare_gradients(
+    what: str, expected: Any, made: Any, leaves: list[Any], tolerance: tuple[float, float],
+    tied: bool,
+) -> None:  # fmt: skip
+    """Raise `Differs` unless the gradients for all leaves agree; None is zeros."""
+    for one, other, leaf in zip(expected, made, leaves, strict=True):
         zeros = torch.zeros_like(leaf)
         found = [array_of(zeros if part is None else part) for part in (one, other)]
         if tied:
             _, places = np.unique(array_of(leaf), return_inverse=True)
             found = [np.bincount(places.ravel(), part.ravel()) for part in found]
-        check("gradient", found[0], found[1], tolerance)
+        check(what, found[0], found[1], tolerance)
+
+
+def gradients(library: Any, peak: Any, leaves: list[Any], again: bool = False) -> Any:
+    """The gradient for each leaf, or None; `again`: with gradients of their own."""
+    if not peak.requires_grad:
+        return [None] * len(leaves)
+    return library.autograd.grad(peak, leaves, allow_unused=True, create_graph=again)

@@ -90,6 +90,7 @@ CASES = {
     "eigvals of reals": (linalg.eigvals, np.linalg.eigvals, REAL),
     "pinv, tall": (linalg.pinv, np.linalg.pinv, TALL),
     "pinv, wide": (linalg.pinv, np.linalg.pinv, WIDE),
+    "pinv, rtol": (lambda x: linalg.pinv(x, rtol=Tensor(1e-9)), np.linalg.pinv, WIDE),
     "pinv, hermitian": (lambda x: linalg.pinv(ours_hermitian(x), hermitian=True),
                         lambda x: np.linalg.pinv(hermitian(x)), HERMITIAN),
     "lstsq": (lambda x: linalg.lstsq(x, T(TALL[:, 0] ** 2)).solution,

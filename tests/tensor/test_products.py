@@ -20,6 +20,8 @@ def test_no_part_of_an_outer_product_keeps_what_is_no_number():
     np.testing.assert_array_equal(made.numpy(), [[np.nan, 0], [np.nan, np.nan]])
     ones = Tensor([1, 1])
     assert Tensor([[3]]).addr(ones, ones, alpha=0).tolist() == [[3, 3], [3, 3]]
+    yes = Tensor([True, False])
+    assert Tensor(False).addr(yes, yes, alpha=2).tolist() == [[True, False], [False, False]]
 
 
 @pytest.mark.parametrize(

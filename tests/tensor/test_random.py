@@ -84,6 +84,8 @@ def test_generators_are_streams_of_their_own():
     one.set_state(state)
     np.testing.assert_array_equal(Tensor.rand(4, generator=one).numpy(), ahead)
     assert one.initial_seed() == 3
+    assert Generator("cpu").device == Generator(device="cpu").device == "CPU"
+    assert one.seed() == one.initial_seed() != 3
 
 
 def test_seeds_are_context_local():

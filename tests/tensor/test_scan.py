@@ -133,6 +133,27 @@ def test_gradients_of_gradients():
     np.testing.assert_allclose(second.sum().item(), (ends[0] - ends[1]) / 2e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("zeros", [(), (0,), (2,), (1, 3), (0, 1, 4)])
+def test_running_products_have_second_gradients_beside_zeros(zeros):
+    values = RANDOM.uniform(0.5, 1.5, (2, 5))
+    values[:, list(zeros)] = 0
+    weights = Tensor(RANDOM.uniform(0.5, 1.5, (2, 5)))
+
+    def slope(x):
+        return (x.cumprod(1) * weights).sum().gradient(x)[0]
+
+    x = Tensor(values, requires_grad=True)
+    (found,) = (slope(x) * weights).sum().gradient(x)
+    for place in np.ndindex(values.shape):
+        ends = []
+        for step in (1e-5, -1e-5):
+            moved = values.copy()
+            moved[place] += step
+            ends.append((slope(Tensor(moved, requires_grad=True)) * weights).sum().item())
+        expected = (ends[0] - ends[1]) / 2e-5
+        np.testing.assert_allclose(found.numpy()[place], expected, rtol=1e-5, atol=1e-7)
+
+
 def test_long_running_sums_do_not_stand_still():
     found = Tensor.ones(3 << 23).cumsum(0)
     assert found[-1].item() == 3 << 23

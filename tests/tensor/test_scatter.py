@@ -383,3 +383,31 @@ def test_a_number_is_a_vector_of_one_along_its_last_axis_too(dim):
     assert one.scatter_add(dim, places, Tensor([1, 1, 1])).item() == 8
     assert one.index_select(dim, Tensor([0])).item() == 5
     assert one.index_add(dim, Tensor([0]), Tensor([1])).item() == 6
+
+
+def test_products_have_second_gradients_beside_zeros():
+    """The product is linear in each factor, so that differences of it are exact."""
+    random, place = np.random.default_rng(3), np.array([0, 1, 2, 0])
+    base = np.array([[0.0, 13.0], [0.0, 0.0], [15.0, 19.0]])
+    values = np.array([[2.0, 0.0], [0.0, 0.0], [2.0, 3.0], [2.0, 2.0]])
+    weights, ways = random.uniform(0.5, 1.5, (3, 2)), random.uniform(0.5, 1.5, (7, 2))
+
+    def total(*raised):
+        factors = np.concatenate([base, values])
+        for one in raised:
+            factors[one] += 1
+        made = factors[:3].copy()
+        np.multiply.at(made, place, factors[3:])
+        return (made * weights).sum()
+
+    def mixed(one, other):
+        return total(one, other) - total(one) - total(other) + total()
+
+    both = [Tensor(one, requires_grad=True) for one in (base, values)]
+    made = both[0].index_reduce(0, Tensor(place), both[1], "prod")
+    slopes = Tensor.cat((made * Tensor(weights)).sum().gradient(*both))
+    found = Tensor.cat((slopes * Tensor(ways)).sum().gradient(*both)).numpy()
+    places = [*np.ndindex(7, 2)]
+    for one in places:
+        expected = sum(ways[other] * mixed(one, other) for other in places if other != one)
+        np.testing.assert_allclose(found[one], expected, rtol=1e-9, atol=1e-9)

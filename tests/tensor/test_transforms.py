@@ -159,6 +159,18 @@ def test_vmap_within_vmap_and_with_gradients() -> None:
     close(torpor.grad(lambda a: torpor.vmap(energy)(a).sum())(Tensor(ROWS)), wanted)
 
 
+def test_what_vmap_does_not_map_stays_what_it_is() -> None:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+
+    def applied(row, function, how, power=1):
+        return getattr(function(row) ** power, how)()
+
+    made = torpor.vmap(applied, in_dims=(0, None, None))(x, torpor.square, "sum", power=2)
+    assert made.tolist() == [17.0, 337.0]
+    with pytest.raises(ValueError, match="vmap: a value that depends on the example"):
+        torpor.vmap(lambda row: row if row.sum() > 0 else -row)(x)
+
+
 def test_vmap_of_no_examples() -> None:
     assert torpor.vmap(wave)(Tensor(ROWS[:0])).shape == (0, 4)
 

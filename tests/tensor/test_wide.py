@@ -66,3 +66,17 @@ def test_results_are_in_the_common_format() -> None:
     exact = [s + v * s * (1 - s) for v in (1.0, 2.0) for s in (1 / (1 + math.exp(-v)),)]
     assert slope.dtype is torpor.float16
     np.testing.assert_allclose(slope.numpy(), exact, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", ["atan2", "hypot", "logaddexp", "xlogy"])
+def test_functions_of_integers_and_floats_have_the_float_s_format(kind: str, name: str) -> None:
+    whole, part = np.array([3, 1, 200]), np.array([4.0, 0.3, 150.0]).astype(FORMATS[kind])
+    wide = part.astype(np.float64)
+    expected = {
+        "atan2": np.arctan2(whole, wide), "hypot": np.hypot(whole, wide),
+        "logaddexp": np.logaddexp(whole, wide), "xlogy": whole * np.log(wide),
+    }[name]  # fmt: skip
+    made = getattr(Tensor(whole), name)(Tensor(part))
+    assert made.dtype.name == kind
+    np.testing.assert_array_equal(made.numpy(), expected.astype(FORMATS[kind]))

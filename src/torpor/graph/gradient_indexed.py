@@ -15,6 +15,7 @@ from torpor.graph.elementwise import cast, check, constant, elementwise
 from torpor.graph.gradient_elementwise import Gradients, like
 from torpor.graph.indexed import gather, scatter
 from torpor.graph.movement import expand, pad, reshape, shrink
+from torpor.graph.reduce import function
 from torpor.graph.sizes import describe
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import Ops
@@ -127,15 +128,17 @@ def extreme_gradient(node: UOp, g: UOp) -> Gradients:
 def multiplied_gradient(node: UOp, g: UOp) -> Gradients:
     """d (base * values): g times the product of the other factors, right where some are 0.
 
-    p is the product of the factors that are not 0, z the number of the others.
+    p is the product of the factors that are not 0, z the number of the others, s their sum: 0, with
+    a gradient.
     """
     base, index, values = node.src
     axis = node.arg[1]
     zeros, ones = (_zero_and_rest(x) for x in (base, values))
     p = scatter(zeros[1], index, ones[1], axis, Ops.MUL)
     z = scatter(zeros[0], index, ones[0], axis, Ops.ADD)
-    at_values = (gather(x, index, axis) for x in (g, p, z))
-    return _others(base, g, p, z), _others(values, *at_values)
+    s = scatter(_only_zero(base), index, _only_zero(values), axis, Ops.ADD)
+    at_values = (gather(x, index, axis) for x in (g, p, z, s))
+    return _others(base, g, p, z, s), _others(values, *at_values)
 
 
 def _zero_and_rest(x: UOp) -> tuple[UOp, UOp]:
@@ -144,13 +147,24 @@ def _zero_and_rest(x: UOp) -> tuple[UOp, UOp]:
     return cast(zero, dtypes.int64), elementwise(Ops.WHERE, zero, like(x, 1), x)
 
 
-def _others(x: UOp, g: UOp, p: UOp, z: UOp) -> UOp:
-    """Gives g times the product of all factors but x."""
+def _only_zero(x: UOp) -> UOp:
+    """0, which is x where that is 0."""
+    return elementwise(Ops.WHERE, elementwise(Ops.CMPEQ, x, like(x, 0)), x, like(x, 0))
+
+
+def _others(x: UOp, g: UOp, p: UOp, z: UOp, s: UOp) -> UOp:
+    """Gives g times the product of all factors but x. Where one of these is 0 that is a multiple of
+    it, as which it has a gradient.
+    """
     zero, rest = _zero_and_rest(x)
     others_zero = elementwise(Ops.SUB, z, zero)
     found = elementwise(Ops.FDIV, elementwise(Ops.MUL, g, p), rest)
     clean = elementwise(Ops.CMPEQ, others_zero, like(z, 0))
-    return elementwise(Ops.WHERE, clean, found, like(found, 0))
+    made = elementwise(Ops.WHERE, clean, found, like(found, 0))
+    one = elementwise(Ops.CMPEQ, others_zero, like(z, 1))
+    beside = elementwise(Ops.MUL, found, elementwise(Ops.SUB, s, _only_zero(x)))
+    multiple = elementwise(Ops.WHERE, one, beside, made)
+    return function(made, (multiple,), "same")
 
 
 def prior_gradient(node: UOp, g: UOp) -> Gradients:

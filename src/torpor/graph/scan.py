@@ -10,7 +10,7 @@ from torpor.graph.elementwise import cast, constant, elementwise
 from torpor.graph.gradient_elementwise import Gradients, like
 from torpor.graph.gradient_indexed import numbered, summed_at
 from torpor.graph.movement import flip, pad, shrink
-from torpor.graph.reduce import reduce
+from torpor.graph.reduce import function, reduce
 from torpor.graph.sizes import axis_of, describe
 from torpor.ir.infer import Size, shape_of
 from torpor.ir.ops import Ops, identity
@@ -49,8 +49,11 @@ def scan_gradient(node: UOp, g: UOp) -> Gradients:
     whole = joined(initial, x, axis)
     result = joined(initial, node, axis)
     padded = pad(g, [(int(a == axis), 0) for a in range(len(shape_of(g)))])
-    rule = multiplied if op is Ops.MUL else extreme
-    found = rule(whole, result, padded, axis)
+    if op is Ops.MUL:
+        made = multiplied(whole, result, padded, axis)
+        found = function(made, (without_division(whole, result, padded, axis),), "same")
+    else:
+        found = extreme(whole, result, padded, axis)
     return part(found, axis, 1, shape_of(whole)[axis]), part(found, axis, 0, 1)
 
 
@@ -93,6 +96,26 @@ def multiplied(x: UOp, result: UOp, g: UOp, axis: int) -> UOp:
     )
     before = elementwise(Ops.WHERE, some, like(x, 0), elementwise(Ops.FDIV, earlier, safe))
     return elementwise(Ops.WHERE, first, _from_the_end(later, axis), before)
+
+
+def without_division(x: UOp, result: UOp, g: UOp, axis: int) -> UOp:
+    """What `multiplied` is, by sums and products alone, so that it has a gradient beside zeros:
+    p_i b_i, with p_i the product before x_i, and b_i = g_i + x_(i+1) b_(i+1), in steps that double.
+    """
+    size = shape_of(x)[axis]
+    assert isinstance(size, int), "running gradients are taken along axes of known length"
+
+    def later(node: UOp, by: int) -> UOp:
+        around = [(0, by if a == axis else 0) for a in range(len(shape_of(x)))]
+        return pad(part(node, axis, by, size), around)
+
+    one = like(part(x, axis, 0, 1), 1)
+    before = joined(one, part(result, axis, 0, size - 1), axis)
+    factor, total, step = later(x, 1), g, 1
+    while step < size:
+        total = elementwise(Ops.ADD, total, elementwise(Ops.MUL, factor, later(total, step)))
+        factor, step = elementwise(Ops.MUL, factor, later(factor, step)), 2 * step
+    return elementwise(Ops.MUL, before, total)
 
 
 def extreme(x: UOp, result: UOp, g: UOp, axis: int) -> UOp:

@@ -21,7 +21,7 @@ from torpor.nn.resampling import *  # noqa: F403
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.convolution import check_window, windows
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import derive, float_dtype, with_rule
+from torpor.tensor.handle import derive, float_dtype, located, with_rule
 from torpor.tensor.host import known_size
 from torpor.tensor.loss import check_several
 from torpor.tensor.namespace import function_of
@@ -242,8 +242,11 @@ def fold(
     """
     if x.ndim == 2:
         return fold(x.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
-    sizes = pair(kernel_size)
-    shape = x.shape[0], x.shape[1] // (sizes[0] * sizes[1]), *pair(output_size)
+    count = math.prod(pair(kernel_size))
+    if x.ndim != 3 or x.shape[1] % count:
+        what = f"fold needs columns (batch, channels * {count}, window), not {x.shape}"
+        raise located(ShapeError(what), (x,))
+    shape = x.shape[0], x.shape[1] // count, *pair(output_size)
     nothing = x.new_zeros(shape).requires_grad_()
     columns = unfold(nothing, kernel_size, dilation, padding, stride)
     made = columns.gradient(nothing, gradient=x)[0]  # linear in x: nothing is in it

@@ -98,7 +98,9 @@ class _Running(Renewable):
 
     def _check(self, x: Tensor, axis: int = 1) -> None:
         if x.ndim not in self.ranks or x.shape[axis] != self.num_features:
-            wanted = f"(batch, {self.num_features}, ...) of {self.ranks} axes"
+            wanted = (
+                f"(batch, {self.num_features}, ...) of {' or '.join(map(str, self.ranks))} axes"
+            )
             raise ShapeError(f"{type(self).__name__} expected {wanted}, got {x.shape}")
 
 

@@ -300,27 +300,23 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., channels r r, height, width) to (..., channels, height r, width r). Shi et al., 2016,
     arXiv:1609.05158.
     """
-    r, (*lead, channels, height, width) = upscale_factor, input.shape
-    parts = input.reshape(*lead, channels // (r * r), r, r, height, width)
-    n = len(lead)
+    n = input.ndim - 3
+    parts = input.unflatten(-3, (-1, upscale_factor, upscale_factor))
     turned = parts.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
-    return turned.reshape(*lead, channels // (r * r), height * r, width * r).clone()
+    return turned.flatten(-4, -3).flatten(-2).clone()
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """What `pixel_shuffle` came from."""
-    r, (*lead, channels, height, width) = downscale_factor, input.shape
-    parts = input.reshape(*lead, channels, height // r, r, width // r, r)
-    n = len(lead)
+    n, of_each = input.ndim - 3, (-1, downscale_factor)
+    parts = input.unflatten(-2, of_each).unflatten(-1, of_each)
     turned = parts.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3)
-    return turned.reshape(*lead, channels * r * r, height // r, width // r).clone()
+    return turned.flatten(-5, -3).clone()
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels of `groups` groups in turn, one of each."""
-    batch, channels, *rest = input.shape
-    parts = input.reshape(batch, groups, channels // groups, *rest)
-    return parts.transpose(1, 2).reshape(batch, channels, *rest)
+    return input.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
 
 
 spell(sys.modules[__name__])

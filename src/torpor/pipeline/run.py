@@ -110,7 +110,7 @@ def index_of(site: CheckSite, device: str, compute: Compute) -> int | None:
     ):
         return None
     value, holds = check.src[0], asked_of_each(check.src[1])
-    given = value.src[2] if value.op is Ops.WHERE else value
+    given = as_given_of(value)
     try:
         nodes = compute([(node, device) for node in (value, given, holds)])
     except (TorporError, Refused):  # what the index is made of fails itself
@@ -121,6 +121,13 @@ def index_of(site: CheckSite, device: str, compute: Compute) -> int | None:
         inside = inside & (numbers >= 0) & (numbers < (site.size or length))
     found = as_given[~inside]
     return int(found[0]) if found.size else None
+
+
+def as_given_of(index: UOp) -> UOp:
+    """What an index was before it was counted from the front: i of i < 0 ? i + n : i."""
+    if index.op is Ops.WHERE and index.src[1].op is Ops.ADD and index.src[2] in index.src[1].src:
+        return index.src[2]
+    return index
 
 
 def asked_of_each(condition: UOp) -> UOp:

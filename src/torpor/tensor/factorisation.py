@@ -163,13 +163,15 @@ def _svd_rule(made: Results, g: Results, a: Any) -> Results:
 
 
 @rule("pinv")
-def _pinv_rule(made: Results, g: Results, a: Any) -> Results:
-    """dP = -P dA P + P P.mH dA.mH (1 - A P) + (1 - P A) dA.mH P.mH P. Golub and Pereyra, 1973."""
+def _pinv_rule(made: Results, g: Results, a: Any, *rtol: Any) -> Sequence[Any]:
+    """dP = -P dA P + P P.mH dA.mH (1 - A P) + (1 - P A) dA.mH P.mH P. Golub and Pereyra, 1973. On
+    what counts as 0, also where that is given in a tensor, it does not depend.
+    """
     (p,), (gp,) = made, g
     rows, columns = known_shape(a.shape[-2:])
     beyond, before = eye(a, rows) - a @ p, eye(a, columns) - p @ a
     outer = beyond @ gp.mH @ p @ p.mH + p.mH @ p @ gp.mH @ before
-    return [outer - p.mH @ gp @ p.mH]
+    return [outer - p.mH @ gp @ p.mH, *[None] * len(rtol)]
 
 
 @rule("matrix_sqrth")

@@ -28,6 +28,7 @@ from torpor.tensor.handle import (
     check_fits,
     derive,
     located,
+    render_shape,
     view,
     viewed,
 )
@@ -176,7 +177,10 @@ def _without_masks(parts: list[Any], operand: Any) -> list[Any]:
         mask: Any = beside(part, operand).cast(dtypes.bool)
         start = sum(_axes_of(p) for p in found if p is not None)
         if mask.shape != operand.shape[start : start + mask.ndim]:
-            what = f"a mask of shape {mask.shape} does not fit axes {start} and on"
+            axes = render_shape(operand.shape[start : start + mask.ndim])
+            what = (
+                f"a mask of shape {mask.shape} does not fit axes {start} and on, which are {axes}"
+            )
             raise located(OutOfBoundsError(what), (operand, mask))
         found.extend(mask.nonzero(as_tuple=True))
     return found

@@ -153,7 +153,8 @@ class Step(Inside):
 
     def read(self, handle: Handle, lent: bool) -> None:
         if any(node.op is Ops.SLOT for node in handle._current().toposort()):
-            what = "a value that depends on the step cannot be read while the step is traced"
+            one = "example" if self.what == "vmap" else "step"
+            what = f"a value that depends on the {one} cannot be read while the function is traced"
             raise located(UnknownValueError(f"{self.what}: {what}"), (handle,))
         super().read(handle, lent)
 

@@ -99,6 +99,14 @@ def scan(
     >>> torpor.scan(lambda total, x: (total + x, total), Tensor(0), Tensor([1, 2, 3]))[1].tolist()
     [0, 1, 3]
     """
+    return scanned("scan", f, init, xs, length, reverse)
+
+
+def scanned(
+    what: str, f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any,
+    length: int | None = None, reverse: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`scan`, which errors call `what`."""
     device = _device_of(init, xs)
     init, xs = of_tensors(init, device), of_tensors(xs, device)
     begins, rows = [*leaves_of(init)], [*leaves_of(xs)]
@@ -107,7 +115,7 @@ def scan(
     sizes = [t.shape for _, t in begins] + [t.shape[1:] for _, t in rows]
     if not all(map(is_plain, sizes)):
         return _written_out(f, init, xs, count, reverse)
-    body = Step("scan", count, device)
+    body = Step(what, count, device)
     with body.watching():
         slots = [_placeholder(tensor, device) for _, tensor in begins]
         row_slots = [_placeholder(tensor, device, stepped=True) for _, tensor in rows]

@@ -332,7 +332,7 @@ def check_several(operand: Any, rows: Any) -> None:
 
 def _probability(values: Any, what: str) -> Any:
     """The values, which are checked to be between 0 and 1."""
-    text = f"binary_cross_entropy needs its {what} between 0 and 1"
+    text = f"binary_cross_entropy needs {what} between 0 and 1"
     return derive(build.check, (values, (values >= 0) & (values <= 1)), Requirement("value", text))
 
 

@@ -106,14 +106,16 @@ class Movement(Handle):
         >>> Tensor.zeros(2, 12).unflatten(1, (3, -1)).shape
         (2, 3, 4)
         """
-        shape = self.shape
-        axis = an_axis(dim, self)
-        part: list[Any] = list(a_shape((sizes,)))
+        axis, shape, given = an_axis(dim, self), self.shape, a_shape((sizes,))
+        part: list[Any] = list(given)
         if -1 in part:
             known = math.prod(size for size in part if size != -1)
             if part.count(-1) > 1 or not known:
                 raise ShapeError(f"the -1 in {tuple(part)} cannot be worked out")
             part[part.index(-1)] = shape[axis] // known
+        if is_plain((*part, shape[axis])) and math.prod(part) != shape[axis]:
+            what = f"sizes {given} do not make axis {axis}, of length {shape[axis]}"
+            raise located(ShapeError(what), (self,))
         return self.reshape(*shape[:axis], *part, *shape[axis + 1 :])
 
     def permute(self, *dims: Any) -> Tensor:

@@ -9,7 +9,7 @@ from torpor.graph import build
 from torpor.tensor.contraction import added_to
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, flat, floats, located
-from torpor.tensor.operands import promoted
+from torpor.tensor.operands import promoted, scaled
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, whole_number
 from torpor.tensor.wide import widely
@@ -41,10 +41,8 @@ class Products(Handle):
     @widely
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         """beta * self + alpha * outer(vec1, vec2): (n, m)."""
-        product = vec1.outer(vec2)
-        if not product.dtype.is_int:  # unlike in products of matrices, alpha = 0 keeps NaN
-            product, alpha = product * alpha, 1
-        return added_to(self, product, beta, alpha)
+        product = scaled(vec1.outer(vec2), alpha)  # unlike in products of matrices, 0 keeps NaN
+        return added_to(self, product, beta, 1)
 
     @widely
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import secrets
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,7 +22,7 @@ from torpor.base import settings
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.base.locks import recursive_lock
-from torpor.device import Device
+from torpor.device import Device, named
 from torpor.graph import build
 from torpor.ir.infer import Size, largest, product, shape_of
 from torpor.ir.ops import Ops
@@ -55,15 +56,28 @@ class _State(NamedTuple):
 
 
 class Generator:
-    """A stream of random numbers of its own."""
+    """A stream of random numbers of its own, from `seed`. They are the same on every device, so
+    that `device` (also by itself, as in PyTorch) is only kept.
 
-    def __init__(self, seed: int | None = None):
+    >>> torpor.Generator(device="cpu").manual_seed(3).initial_seed()
+    3
+    """
+
+    def __init__(self, seed: int | str | None = None, device: Any = None):
+        if isinstance(seed, str):
+            seed, device = None, seed
+        self.device = named(Device.canonicalize(device))
         self._state = _seeded(settings.number("SEED") if seed is None else seed)
 
     def manual_seed(self, seed: int) -> Generator:
         """Start again from `seed`; itself."""
         self._state = _seeded(seed)
         return self
+
+    def seed(self) -> int:
+        """Start again from a seed that nobody knows; gives it."""
+        self.manual_seed(secrets.randbits(63))
+        return self.initial_seed()
 
     def initial_seed(self) -> int:
         """The seed it was started from."""

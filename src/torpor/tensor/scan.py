@@ -59,9 +59,9 @@ class Scan(Handle):
         of which doubles how many elements are joined.
         """
         made: Any = floats(self).clone()
+        axis = one_axis(dim, self.ndim)
         if not self.ndim:
             return made
-        axis = one_axis(dim, self.ndim)
         length, reach = self.shape[axis], 1
         while reach < length:
             shift: list[Any] = [None] * self.ndim

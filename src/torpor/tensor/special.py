@@ -194,8 +194,8 @@ class Special(Handle):
             inside = ((x >= 0) & (x <= 1)).where(x, math.nan)
         else:
             x = inside = (x < eps).where(eps, (x > 1 - eps).where(1 - eps, x))
-        inside = inside.detach()
-        return sloped((inside / (1 - inside)).log(), (x, 1 / (inside * (1 - inside))))
+        known = inside.detach()
+        return sloped((known / (1 - known)).log(), (x, 1 / (inside * (1 - inside))))
 
     # --- gamma functions --------------------------------------------------------------------------
     @widely
@@ -324,7 +324,13 @@ def scaled_i0(x: Any) -> Any:
 def scaled_i1(x: Any) -> Any:
     """exp(-|x|) I1(x)."""
     size = x.abs()
-    return _signed(_scaled_bessel(size, I1, I1_FAR, size), x.detach())
+    made = _signed(_scaled_bessel(size, I1, I1_FAR, size), x.detach())
+    return sloped(made.detach(), (x, scaled_i0(x) - over(made, x) - x.sign() * made))
+
+
+def over(made: Any, x: Any) -> Any:
+    """I1(x) / x or J1(x) / x, 1/2 at 0."""
+    return x.eq(0).where(0.5, made / x.eq(0).where(1, x))
 
 
 def grown(x: Any, scaled: Callable[[Any], Any]) -> Any:

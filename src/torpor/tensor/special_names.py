@@ -21,8 +21,8 @@ from torpor.tensor.operands import choose, promoted, sloped
 from torpor.tensor.special import (
     ROOT_OF_PI,
     bessel_one,
-    grown,
     inverse_erfc,
+    over,
     scaled_erfc,
     scaled_i0,
     scaled_i1,
@@ -137,17 +137,13 @@ def i0e(input: Tensor) -> Tensor:
 @widely
 def i1e(input: Tensor) -> Tensor:
     """exp(-|x|) I1(x)."""
-    x = floats(input)
-    made = scaled_i1(x)
-    return sloped(made.detach(), (x, scaled_i0(x) - _over(made, x) - x.sign() * made))
+    return scaled_i1(floats(input))
 
 
 @widely
 def i1(input: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
-    x = floats(input)
-    made = bessel_one(x)
-    return sloped(made.detach(), (x, grown(x, scaled_i0) - _over(made, x)))
+    return bessel_one(floats(input))
 
 
 modified_bessel_i1 = i1
@@ -170,7 +166,7 @@ bessel_j0 = _of_floats(
 )  # fmt: skip
 bessel_j1 = _of_floats(
     "The Bessel function of the first kind of order 1",
-    lambda x: bessel_j(x, 1), lambda x: bessel_j(x, 0) - _over(bessel_j(x, 1), x),
+    lambda x: bessel_j(x, 1), lambda x: bessel_j(x, 0) - over(bessel_j(x, 1), x),
 )  # fmt: skip
 bessel_y0 = _of_floats(
     "The Bessel function of the second kind of order 0: -inf at 0, NaN below",
@@ -209,11 +205,6 @@ def spherical_bessel_j0(input: Tensor) -> Tensor:
 def airy_ai(input: Tensor) -> Tensor:
     """Airy's function Ai, which, as in PyTorch, has no gradient, and is NaN where x is infinite."""
     return airy(floats(input).detach())
-
-
-def _over(made: Any, x: Any) -> Any:
-    """I1(x) / x or J1(x) / x, 1/2 at 0."""
-    return x.eq(0).where(0.5, made / x.eq(0).where(1, x))
 
 
 # --- polynomials ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
+from torpor.ir.records import Requirement
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.host import known_size
@@ -22,6 +23,7 @@ from torpor.tensor.spelling import one_axis, some_axes, within
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
+SHARE = Requirement("value", "quantile's q is between 0 and 1")
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
@@ -151,8 +153,12 @@ def _quantile(
         raise ValueRangeError(f"interpolation is one of {known}, not {interpolation!r}")
     if not operand.dtype.is_float:
         raise located(DTypeError("quantiles are of floats; cast first"), (operand,))
-    share: Any = q if isinstance(q, Handle) else Handle._type(
-        float(q), dtype=operand.dtype, device=operand.device)  # fmt: skip
+    if isinstance(q, Handle):
+        given: Any = q
+        share: Any = derive(build.check, (given, (given >= 0) & (given <= 1)), SHARE)
+    else:
+        within("quantile's q", q, 0, 1)
+        share = Handle._type(float(q), dtype=operand.dtype, device=operand.device)
     if share.ndim > 1 or not operand.numel():
         raise located(ShapeError("quantile needs elements, and q a number or a vector"), (operand,))
     flat = operand.reshape(-1) if dim is None else operand

@@ -13,7 +13,7 @@ from torpor.tensor.differentiate import _fresh_leaf, grad, map_tree, released, v
 from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.inside import Example
-from torpor.tensor.looping import filled, leaves_of, scan, structure
+from torpor.tensor.looping import filled, leaves_of, scanned, structure
 from torpor.tensor.random import state_of
 from torpor.tensor.spelling import spell
 
@@ -124,10 +124,10 @@ def vmap(
 ) -> Callable[..., Any]:
     """A function that gives what `f` gives for each of many examples, which lie along the axes
     `in_dims` of the arguments: one for all, or one an argument, or trees of them; None where an
-    argument is the same for all. The results lie along `out_dims`, None for one that is the same
-    for all. `f` runs once, on tensors that stand for any example. What it draws is "different" for
-    each, the "same" for all, or an "error", by `randomness`. A `ShapeError` where the axes' sizes
-    differ.
+    argument is the same for all, and stays what it is, as those given by name do. The results lie
+    along `out_dims`, None for one that is the same for all. `f` runs once, on tensors that stand
+    for any example. What it draws is "different" for each, the "same" for all, or an "error", by
+    `randomness`. A `ShapeError` where the axes' sizes differ.
 
     >>> torpor.vmap(Tensor.dot)(Tensor([[1, 2], [3, 4]]), Tensor([[1, 1], [2, 2]])).tolist()
     [3, 14]
@@ -135,9 +135,12 @@ def vmap(
     _check_randomness("vmap", randomness)
 
     @functools.wraps(f)
-    def wrapped(*arguments: Any) -> Any:
-        leaves = [as_tensor(leaf) for _, leaf in leaves_of(arguments)]
+    def wrapped(*arguments: Any, **options: Any) -> Any:
         places = _spread(in_dims, arguments)
+        leaves = [
+            leaf if place is None else as_tensor(leaf)
+            for (_, leaf), place in zip(leaves_of(arguments), places, strict=True)
+        ]
         if all(place is None for place in places):
             raise ShapeError(
                 "vmap: at least one argument needs an axis that its examples lie along"
@@ -155,7 +158,7 @@ def vmap(
             mine, before = iter(row), list(map(_values, row))
             each = zip(leaves, places, strict=True)
             given = (leaf if place is None else next(mine) for leaf, place in each)
-            made = f(*filled(arguments, given))
+            made = f(*filled(arguments, given), **options)
             whole = isinstance(out_dims, int)
             mapped[:] = [whole or _is_made_of(one, row) for one in _parts(made)]
             written[:] = [n for n, one in enumerate(row) if _values(one) != before[n]]
@@ -165,7 +168,8 @@ def vmap(
             with Example(randomness == "same").watching():
                 return step(carry, row)
 
-        made, last = scan(step if randomness == "different" else alike, None, rows)[1]
+        by = step if randomness == "different" else alike
+        made, last = scanned("vmap", by, None, rows)[1]
         for number, value in zip(written, last, strict=True):
             rows[number].copy_(value)
         return _laid_along(made, _spread(out_dims, made), mapped)

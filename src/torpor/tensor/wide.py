@@ -28,22 +28,18 @@ def is_narrow(dtype: DType) -> bool:
 
 def widely(function: _Function) -> _Function:
     """Compute on 16-bit floats in float32, so that what is between the steps neither overflows nor
-    is rounded; the result is of the operands' common format. The steps are `repeated`: one
-    function looks up what it makes of its operands, instead of each of its steps.
+    is rounded; the result is of the floats' common format. The steps are `repeated`: one function
+    looks up what it makes of its operands, instead of each of its steps.
     """
-
-    name = function.__code__.co_varnames[0]  # which may be given by it
 
     @repeated
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
-        first = arguments[0] if arguments else options.get(name)
-        if not isinstance(first, Handle) or not is_narrow(first.dtype):
+        given = (*arguments, *options.values())
+        formats = [one.dtype for one in given if isinstance(one, Handle) and not one.dtype.is_int]
+        if not any(map(is_narrow, formats)):
             return function(*arguments, **options)
-        dtype = first.dtype
-        for one in (*arguments, *options.values()):
-            if isinstance(one, Handle):
-                dtype = promote(dtype, one.dtype)
+        dtype = functools.reduce(promote, formats)
         wide = {name: _widened(one) for name, one in options.items()}
         return function(*map(_widened, arguments), **wide).cast(dtype)
 

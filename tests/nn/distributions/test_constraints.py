@@ -141,6 +141,8 @@ def test_all_values_of_a_support():
     assert c.is_dependent(d.Uniform.support) and not c.is_dependent(d.Uniform(0, 1).support)
     with pytest.raises(NotImplementedError, match="same for all"):
         d.Binomial(Tensor([1.0, 2.0]), 0.5).enumerate_support()
+    with pytest.raises(NotImplementedError, match="values of Multinomial cannot be counted"):
+        d.Multinomial(2, Tensor([0.5, 0.5])).enumerate_support()
 
 
 def test_what_has_constraints_can_be_pickled():

@@ -118,6 +118,7 @@ class Multinomial(OneHotCategorical):
     """How often each category comes in `total_count` draws."""
 
     has_enumerate_support = False
+    enumerate_support = Distribution.enumerate_support
     support = C.dependent_property(lambda self: C.multinomial(self.total_count))
 
     def __init__(
