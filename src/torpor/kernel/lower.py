@@ -33,7 +33,6 @@ from torpor.kernel.estimate import estimate
 from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.fission import fission_loops
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.groups import part_reductions, share_reductions, to_items
 from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores
@@ -124,9 +123,8 @@ def decompose(state: Lowering) -> None:
 
 
 def order(state: Lowering) -> None:
-    """The graph as a list, in which a DOT adds to its sum itself."""
-    linear = add_in_dots(linearise(fission_loops(state.root)))
-    state.linear = list(with_parameters(linear, state.ast))
+    """The graph as a list."""
+    state.linear = list(with_parameters(linearise(fission_loops(state.root)), state.ast))
 
 
 PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (

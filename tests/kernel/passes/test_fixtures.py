@@ -16,7 +16,6 @@ from torpor.base.target import get_target
 from torpor.ir.text import parse, show, show_lines
 from torpor.ir.uop import UOp
 from torpor.kernel.opts.fission import fission_loops
-from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.factors import factored
 from torpor.kernel.passes.groups import share_reductions
 from torpor.kernel.passes.inplace import shareable
@@ -52,7 +51,6 @@ def may_share(root: UOp) -> str:
 
 PASSES: dict[str, Callable[[UOp], UOp | str]] = {
     "fission": fission_loops,
-    "dots": lambda root: show_lines(add_in_dots(linearise(root))),
     "factors": lambda root: UOp.sink(*factored(root.src)),
     "groups": lambda root: share_reductions(root, get_target("opencl")),
     "inplace": may_share,

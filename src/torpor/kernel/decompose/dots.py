@@ -29,10 +29,10 @@ def part(x: UOp, number: int, name: str) -> UOp:
 
 
 def write_out(node: UOp) -> UOp:
-    """dot(x, y) = x0*y0 + x1*y1 + ..."""
-    (x, y), (left, right) = node.src, node.arg
+    """dot(x, y, s) = s + x0*y0 + x1*y1 + ..."""
+    (x, y, *total), (left, right) = node.src, node.arg
     count = WORD // ITEMSIZES[left]
-    return reduce(add, (part(x, n, left) * part(y, n, right) for n in range(count)))
+    return reduce(add, [*total, *(part(x, n, left) * part(y, n, right) for n in range(count))])
 
 
 def dot_rules(target: Target) -> PatternMatcher:

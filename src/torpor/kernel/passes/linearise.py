@@ -20,6 +20,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
 from torpor.ir.ops import ALU, RARE, Ops, identity
 from torpor.ir.uop import UOp
+from torpor.kernel.passes.unroll import adds, plus
 from torpor.kernel.ranges import Loops, closed_by, find_loops, nesting, values_of
 
 ARITHMETIC: Final = ALU | {Ops.VECTORIZE, Ops.GEP}  # what may stand in a branch
@@ -255,10 +256,12 @@ class _Lineariser:
         """register = register op value for each sum that grows here and each of its values."""
         totals: dict[UOp, UOp] = {}
         for reduction, value in in_order(block.updates):
-            for need in self.local((value,), block):
+            fused = reduction.arg is Ops.ADD and adds(value)
+            for need in self.local(value.src if fused else (value,), block):
                 self.visit(need, block, emitted)
             before = totals.get(reduction) or self.total(reduction)
-            totals[reduction] = before.alu(reduction.arg, self.rebuilt(value))
+            made = self.rebuilt_of(value) if fused else self.rebuilt(value)
+            totals[reduction] = plus(before, made) if fused else before.alu(reduction.arg, made)
             self.lines.append(totals[reduction])
         for reduction, total in totals.items():
             self.lines.append(UOp(Ops.STORE, dtypes.void, (self.accumulators[reduction], total)))

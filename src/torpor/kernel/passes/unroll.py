@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence, Set
-from operator import add
 from typing import Final
 
 from torpor.base import settings
@@ -182,7 +181,19 @@ def in_chains(op: Ops, values: Sequence[UOp], beside: int = 1) -> Sequence[UOp]:
     if op is not Ops.ADD or any(value.op not in (Ops.MUL, Ops.DOT) for value in values):
         return values
     chains = 1 if beside >= SUMS else -(-len(values) // CHAIN)
-    return [functools.reduce(add, values[start::chains]) for start in range(chains)]
+    return [functools.reduce(plus, values[start::chains]) for start in range(chains)]
+
+
+def plus(total: UOp, value: UOp) -> UOp:
+    """total + value; a DOT or MMA adds to the total itself, as its instruction does: a licence for
+    floats, as for a product and a sum.
+    """
+    return value.replace(src=(*value.src, total)) if adds(value) else total + value
+
+
+def adds(value: UOp) -> bool:
+    """Whether the value is a product of words that may add to something."""
+    return value.op in (Ops.DOT, Ops.MMA) and len(value.src) == 2
 
 
 def combine(op: Ops, values: Sequence[UOp]) -> UOp:
