@@ -11,6 +11,7 @@ from torpor.base.errors import OutOfBoundsError
 from torpor.pipeline import links
 from torpor.pipeline.general import Row
 from torpor.pipeline.links import steps_of
+from torpor.pipeline.report import measuring
 
 NUMBERS = np.random.default_rng(57)
 COUNTS = (9, 12, 10, 15, 11, 14, 13)
@@ -48,6 +49,23 @@ def test_a_number_of_steps_that_stays_compiles_nothing(compiled, monkeypatch) ->
         np.testing.assert_allclose(h.numpy(), wanted, rtol=1e-10, atol=1e-12)
     assert compiled == []
     assert len(looked_at) < 10
+
+
+def test_what_watches_a_graph_in_steps_is_told_what_runs() -> None:
+    weight = Tensor(NUMBERS.normal(size=(5, 5)) / 3).realize()
+    rows = Tensor(NUMBERS.normal(size=(20, 5))).realize()
+
+    def state(count: int) -> Tensor:
+        h = Tensor(np.zeros(5))
+        for step in range(count):
+            h = (rows[step] + h @ weight).tanh()
+        return h
+
+    for count in (9, *[12] * 12):
+        with measuring() as seen:
+            found = state(count).numpy()
+        assert seen.runs
+    np.testing.assert_array_equal(state(12).numpy(), found)
 
 
 def recurrent(rows, w):

@@ -13,6 +13,7 @@ import pytest
 import torpor
 from torpor import Tensor, nn, no_grad
 from torpor.ir.ops import Ops
+from torpor.pipeline.report import measuring
 from torpor.tensor import again_needed
 from torpor.tensor.storage import without_known
 
@@ -307,6 +308,27 @@ def test_what_only_calls_were_made_of_is_held_by_nobody() -> None:
             results.append(y.numpy())
     for result in results:
         np.testing.assert_allclose(result, results[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_deep_network_is_computed_as_a_whole(compiled: list[str]) -> None:
+    """It reads other weights in each layer: no loop that could go on for ever."""
+    torpor.manual_seed(3)
+    network = nn.Sequential(*[Inverted(6, 6, 1, 3, 2) for _ in range(14)]).eval()
+    for parameter in (*network.parameters(), *network.buffers()):
+        parameter.realize()
+    x = Tensor(RANDOM.standard_normal((1, 6, 9, 9)).astype(np.float32)).realize()
+    launched, results = [], []
+    with no_grad():
+        for number in range(6):
+            if number == 1:
+                compiled.clear()
+            with measuring() as seen:
+                results.append(network(x).numpy())
+            launched.append(len(seen.runs))
+    assert compiled == []
+    assert launched == launched[:1] * 6
+    for result in results:
+        np.testing.assert_array_equal(result, results[0])
 
 
 class Layer(nn.Module):

@@ -297,8 +297,10 @@ def first_run(
     shapes = shapes_of(roots) if shapes is None else shapes
     lines = {} if form is None else plans.lines_of(form)  # planning hands them down
     items, results, kept = scheduled(roots, form, lines, shapes)
-    show_schedule(items)
     recipe, memory = recipe_for(there), None
+    if recipe is not None and len(recipe.graph.commands) != len(items):  # in steps (see links.py)
+        items = [command.item for command in recipe.graph.commands]
+    show_schedule(items)
     try:
         if recipe is None:
             _, recipe, memory = compiled(form, items, results, lines)

@@ -26,6 +26,9 @@ from torpor.tensor.watch import is_watched, watcher
 
 _Place = tuple[Any, Ops]  # the site of a tensor and its operation
 LONG: Final = 16 * DEEP  # tensors in a row until what is no loop is computed, or one with gradients
+# Tensors in a row for each memory that is read: a choice. A convolution with its normalisation is 3
+# and reads 5, so layers of a network are no rounds of a loop that could go on for ever.
+EACH: Final = 8
 NEVER: Final = -(1 << 40)  # the depth of what cannot, or should not, be computed early
 MOST_HEADS: Final = 256
 MOST_DETACHED: Final = 256  # tensors that are looked at, the latest
@@ -216,6 +219,7 @@ class _Rounds(threading.local):
             loop is missed that begins later (R. Brent, "An improved Monte Carlo factorization
             algorithm", 1980).
     stale:  whether depths may count what has been computed since.
+    until:  how many tensors in a row may wait, for what the graph reads.
     within: whether what is made now is only on the way to what somebody is given.
     pause:  how often the next rounds are passed over, since gradients may be asked for: twice as
             often each time, until something is computed.
@@ -227,6 +231,7 @@ class _Rounds(threading.local):
         self.latest: dict[CodeType, int]
         self.stay: int
         self.longest: int
+        self.until: int
         self.forget()
         self.pause = self.rest = 0
         self.stale = self.within = False
@@ -258,6 +263,7 @@ class _Rounds(threading.local):
     def forget(self) -> None:
         """Wait for no place."""
         self.first, self.latest, self.stay, self.longest = None, {}, 0, 1
+        self.until = DEEP
 
     def wait(self) -> None:
         """Gradients may be asked for."""
@@ -302,7 +308,13 @@ def deepened(made: Handle) -> None:
         if storage.depth < DEEP:
             return
         _rounds.stale = False
+    if storage.depth < _rounds.until:
+        return
     if not _rounds.comes_round((made._site, op_of(made._node)), storage.depth):
+        return
+    read = sum(map(_is_kept, made._node.toposort(_is_open)))
+    if storage.depth < min(EACH * read, LONG):
+        _rounds.until = EACH * read
         return
     if _rounds.rest and storage.depth < LONG:
         _rounds.rest -= 1
@@ -362,6 +374,11 @@ def _is_unknown(node: UOp) -> bool:
 
 def _is_open(node: UOp) -> bool:
     return node.known is None
+
+
+def _is_kept(node: UOp) -> bool:
+    """Whether it is memory that somebody holds, such as a weight's."""
+    return is_buffer(node) and isinstance(node.held, weakref.ref) and node.held() is not None
 
 
 # --- what is detached and kept --------------------------------------------------------------------
