@@ -45,7 +45,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return GAINS[nonlinearity]
 
 
-def _fans(tensor: Tensor) -> tuple[int, int]:
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """How many inputs, and outputs, an element of weights (out, in, ...) takes part in."""
     shape = known_shape(tensor.shape)
     if len(shape) < 2:
@@ -136,19 +136,21 @@ def xavier_uniform_(
     """Fill in place with uniform values in ±gain sqrt(6 / (fan in + fan out)). Glorot and Bengio,
     2010, equation 16.
     """
-    bound = gain * math.sqrt(6 / sum(_fans(tensor)))
+    bound = gain * math.sqrt(6 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill in place with normal values of deviation gain sqrt(2 / (fan in + fan out))."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
+    return normal_(
+        tensor, 0.0, gain * math.sqrt(2 / sum(_calculate_fan_in_and_fan_out(tensor))), generator
+    )
 
 
 def _deviation(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise ValueRangeError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
-    fan = _fans(tensor)[mode == "fan_out"]
+    fan = _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0
 
 

@@ -272,3 +272,14 @@ def test_the_order_of_a_seed_is_the_same_with_workers_and_without():
         return [batch["y"].tolist() for batch in loader]
 
     assert order(0) == order(1)
+
+
+def test_classes_of_data_say_what_they_give():
+    for kind in (data.Dataset, data.ConcatDataset, data.Sampler, data.DataLoader):
+        assert kind[int].__args__ == (int,)
+
+    class Odd(data.Sampler[int]):
+        def __iter__(self):
+            return iter([1, 3])
+
+    assert [one.item() for one in data.DataLoader(range(5), sampler=Odd())] == [1, 3]

@@ -29,7 +29,7 @@ class Dataset(Generic[Sample]):
     def __getitem__(self, index: Any) -> Sample:
         raise NotImplementedError(f"{type(self).__name__} does not say what a sample is")
 
-    def __add__(self, other: Dataset[Any]) -> ConcatDataset:
+    def __add__(self, other: Dataset[Any]) -> ConcatDataset[Any]:
         return ConcatDataset([self, other])
 
 
@@ -118,7 +118,7 @@ class Subset(Dataset[Sample]):
         return Subset, (self.dataset, self.indices)
 
 
-class ConcatDataset(Dataset[Any]):
+class ConcatDataset(Dataset[Sample]):
     """Datasets one behind the other."""
 
     def __init__(self, datasets: Iterable[Any]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
+from types import GenericAlias
 from typing import Any, Final
 
 import numpy as np
@@ -106,6 +107,8 @@ class DataLoader:
     spawned, and batches always come in order: `multiprocessing_context`, `pin_memory_device` and
     `in_order` say nothing here.
     """
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # DataLoader[Tensor], as with PyTorch
 
     def __init__(
         self,

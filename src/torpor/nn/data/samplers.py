@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from types import GenericAlias
 from typing import Any
 
 from torpor.base.errors import ValueRangeError
@@ -20,6 +21,8 @@ class Sampler:
     >>> [one.item() for one in torpor.nn.data.DataLoader(range(3), sampler=Backwards())]
     [2, 1, 0]
     """
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # Sampler[int], as with PyTorch
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} does not say which samples")
