@@ -372,3 +372,21 @@ def test_outputs_of_several_levels_that_read_a_narrow_value():
     np.testing.assert_array_equal(more.numpy(), wide + 2 * narrow)
     expected = np.log(np.exp(wide.astype(np.float64)).sum(0))
     np.testing.assert_allclose(sums.numpy(), expected, rtol=2e-3)
+
+
+@pytest.mark.parametrize(("channels", "size", "window"), [(128, 12, 1), (32, 24, 3)])
+def test_a_mean_pool_of_a_convolution_is_no_sum_with_it(channels, size, window):
+    """The weights do not have the axes of the pool: it would be a sum without tiles."""
+    draw = np.random.default_rng(8)
+    image = draw.standard_normal((2, channels, size, size))
+    weights = draw.standard_normal((64, channels, window, window))
+    made = Tensor(image).conv2d(Tensor(weights), padding=window // 2)
+    pooled = made.avg_pool2d(2)
+    items = pooled.schedule()
+    sums = [sum(n.op is Ops.REDUCE for n in item.ast.toposort()) for item in items]
+    assert sums.count(1) == 2
+    wide = np.pad(image, ((0, 0), (0, 0), *[(window // 2, window // 2)] * 2))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (window, window), (2, 3))
+    whole = np.einsum("ncyxij,ocij->noyx", windows, weights)
+    wanted = whole.reshape(2, 64, size // 2, 2, size // 2, 2).mean((3, 5))
+    np.testing.assert_allclose(pooled.numpy(), wanted, rtol=1e-9, atol=1e-9)

@@ -134,15 +134,22 @@ class Reasons:
 
     def loses_tiles(self, node: UOp, use: Use) -> bool:
         """Whether a product that becomes part of a sum of it has too few results left that share
-        one of its operands: its tiles would be narrow, and registers sum far too many terms.
+        one of its operands: its tiles would be narrow, and registers sum far too many terms. And
+        whether that sum runs along axes that an operand has not (a mean pool of a convolution): it
+        is no sum of products of two matrices then.
         """
         work = count_of(node.src[0]) if node.op is Ops.REDUCE_AXIS else 0
         if work <= cost.SMALL or not self.weights.is_product(node):
             return False
         outputs = frozenset(use.region.axes)
         ranges = [use.region.ranges_of((index,)) for index in use.indices]
-        if any(found & outputs and found - outputs for found in ranges):
-            return False  # it sums over windows: each result meets terms of many products
+        if any(found & outputs and found - outputs for found in ranges):  # it sums over windows
+            inner = frozenset[UOp]().union(*ranges) - outputs
+            for repeated in map(sizes_repeated, node.src[0].src):
+                own = [found for axis, found in enumerate(ranges) if axis not in repeated]
+                if not inner <= frozenset[UOp]().union(*own):
+                    return True
+            return False
         kept = {axis for axis, found in enumerate(ranges) if found <= outputs}
         for repeated in map(sizes_repeated, node.src[0].src):
             left = math.prod(size for axis, size in repeated.items() if axis in kept)
