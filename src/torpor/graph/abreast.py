@@ -2,21 +2,25 @@
 
 before  at each step: sum over k of x[i, k] * w[k, j]
 after   sum over k of x[t, i, k] * w[k, j]
+
+A loop in the body becomes one loop whose carries and rows are those of all steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+from torpor.graph.loop import slot, slots_of
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Size, shape_of, shaped
-from torpor.ir.ops import ALU, MOVEMENT, Ops
+from torpor.ir.ops import ALU, LOOPED, MOVEMENT, Ops
 from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
 
 _ALONG: Final = frozenset({Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.PRIOR, Ops.SCAN_AXIS})
-_PLAIN: Final = frozenset({Ops.CONTIGUOUS, Ops.DETACH, Ops.CHECK})
+_PLAIN: Final = frozenset({Ops.CONTIGUOUS, Ops.DETACH, Ops.CHECK, Ops.AFTER})
 POSSIBLE: Final = ALU | MOVEMENT | _ALONG | _PLAIN | {Ops.SLOT, Ops.CONST}
 
 
@@ -25,6 +29,26 @@ def is_possible(node: UOp) -> bool:
     if node.op in (Ops.RESHAPE, Ops.EXPAND):
         return is_plain(node.arg)
     return node.op in POSSIBLE
+
+
+def is_possible_loop(node: UOp) -> bool:
+    """Whether a node is a LOOP, or one of its results, that can be done for all steps at once: each
+    of them has as many rounds as the others.
+    """
+    if node.op is not Ops.LOOP:
+        return node.op in LOOPED and (node.op is not Ops.STEPS or _are_possible([node.arg]))
+    return node.arg.goes_on is None and _are_possible(node.arg.nexts)
+
+
+def has_inner_loops(item: UOp) -> bool:
+    """Whether a loop without carries gives something of loops, which are one for all its steps."""
+    order = item.arg.toposort() if item.op is Ops.STEPS and not item.src[0].arg.nexts else ()
+    return any(one.op is Ops.LOOP for one in order)
+
+
+def _are_possible(nodes: Sequence[UOp]) -> bool:
+    order = UOp.sink(*nodes).toposort()
+    return all(is_possible(one) or is_possible_loop(one) or one.op is Ops.SINK for one in order)
 
 
 class Abreast:
@@ -36,6 +60,7 @@ class Abreast:
         self.count, self.given = count, given
         self.wide = dict(given)  # node -> its values
         self.same = dict(fixed)  # node -> its value
+        self.bodies: dict[UOp, Abreast] = {}  # by LOOP
 
     def values(self, root: UOp) -> UOp:
         """The values of a node, step by step."""
@@ -61,10 +86,33 @@ class Abreast:
 
     def widened(self, node: UOp) -> UOp:
         """The values of a node of which an operand varies."""
+        if node.op is Ops.LOOP:
+            return self.loop(node)
+        if node.op in LOOPED:
+            return self.of_loop(node, self.wide[node.src[0]])
         if node.op in ALU:
             return node.replace(src=tuple([self.operand(s, node) for s in node.src]))
         source = tuple([self.repeated(s) for s in node.src])
         return node.replace(src=source, arg=widened_arg(node, self.count))
+
+    def loop(self, node: UOp) -> UOp:
+        """The LOOP for all steps. What is the same for each of them, and no carry, stays so."""
+        loop, sources, given, fixed = node.arg, list[UOp](), dict[UOp, UOp](), dict[UOp, UOp]()
+        for n, (source, one) in enumerate(zip(node.src, slots_of(node), strict=True)):
+            stepped, same = n in loop.stepped, n >= len(loop.nexts) and source in self.same
+            wide = self.same[source] if same else self.repeated(source)
+            sources.append(exchanged(wide) if stepped and not same else wide)
+            (fixed if same else given)[one] = slot(n, sources[-1], stepped)
+        body = self.bodies[node] = Abreast(self.count, given, fixed)
+        nexts = tuple(map(body.values, loop.nexts))
+        return node.replace(src=tuple(sources), arg=replace(loop, nexts=nexts))
+
+    def of_loop(self, node: UOp, loop: UOp) -> UOp:
+        """What the LOOP for all steps gives, the axis of these in front."""
+        if node.op is Ops.LAST:
+            return node.replace(src=(loop,))
+        arg = self.bodies[node.src[0]].values(node.arg) if node.op is Ops.STEPS else node.arg
+        return exchanged(node.replace(src=(loop,), arg=arg))
 
     def operand(self, node: UOp, user: UOp) -> UOp:
         """An operand of arithmetic: numbers without axes meet operands of any shape."""
@@ -96,6 +144,13 @@ def widened_arg(node: UOp, count: Size) -> Any:
     if op in (Ops.SCATTER, Ops.SCAN_AXIS):
         return arg[0], arg[1] + 1, *arg[2:]
     return arg
+
+
+def exchanged(node: UOp) -> UOp:
+    """The node with its first two axes exchanged."""
+    shape = shape_of(node)
+    axes = 1, 0, *range(2, len(shape))
+    return shaped(UOp(Ops.PERMUTE, node.dtype, (node,), axes), tuple(shape[a] for a in axes))
 
 
 def reshape(node: UOp, shape: Sequence[Any]) -> UOp:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from torpor.graph.abreast import Abreast, is_possible, reshape
+from torpor.graph.abreast import Abreast, is_possible, is_possible_loop, reshape
 from torpor.graph.loop import HEAVY, Enclosed, bytes_of, last, slots_of, steps, uniform
 from torpor.graph.loop_layout import with_transposes
 from torpor.graph.rules import simplify_graph
@@ -142,7 +142,9 @@ class Fission:
             one = stack.pop()
             if one in self.moving and one in self.core and one.op not in MOVEMENT:
                 found[one] = None
-            elif not is_possible(one):
+            elif not is_possible(one) and not (
+                isinstance(self.loop.arg.count, int) and is_possible_loop(one)
+            ):
                 return None
             else:
                 fresh = dict.fromkeys(s for s in one.src if s not in seen)

@@ -23,7 +23,7 @@ from torpor.graph.gradient_indexed import INDEXED
 from torpor.graph.gradient_loop import loop_gradient
 from torpor.graph.gradient_movement import MOVEMENTS
 from torpor.graph.gradient_reduce import OTHERS
-from torpor.graph.loop import NAMING
+from torpor.graph.loop import CUSTOM, NAMING
 from torpor.graph.movement import reshape
 from torpor.graph.recompute import RULE, Copies, is_checkpoint
 from torpor.graph.reduce import AGAIN, reduce
@@ -75,7 +75,6 @@ def summed_to(g: UOp, shape: Shape) -> UOp:
 RULES[Ops.FUNCTION] = function_gradient
 FUNCTIONS["over"] = over_gradient
 FLOWING: Final = frozenset(RULES) | LOOPED
-CUSTOM: Final = "custom"  # a FUNCTION whose gradients are what its arg makes of its own
 # FUNCTIONs whose gradients are made of more than their operands; those whose rules ask for values
 # are added by what registers them.
 LOOKING: Final = {CHOSEN, RULE, CUSTOM}
@@ -225,8 +224,8 @@ def _walked(walk: _Walk, owners: dict[UOp, UOp]) -> list[UOp | None]:
             continue
         if grad is None:
             parts = loop_gradient(node, of_loops[node], gradients)
-        elif node.op in LOOPED:
-            of_loops.setdefault(node.src[0], {})[node] = grad
+        elif (given := _of_loop(node)) is not None:
+            _add(of_loops.setdefault(given.src[0], {}), given, grad)
             continue
         elif is_checkpoint(node):
             again = copies.setdefault(node.arg, Copies())
@@ -240,6 +239,12 @@ def _walked(walk: _Walk, owners: dict[UOp, UOp]) -> list[UOp | None]:
                     noting.append((node, part))
                 _add(found, source, part)
     return [found.get(target) if target in between else None for target in targets]
+
+
+def _of_loop(node: UOp) -> UOp | None:
+    """What a LOOP gives that this is, perhaps by another name."""
+    value = node.src[0] if node.op is Ops.FUNCTION and node.arg[0] == AGAIN else node
+    return value if value.op in LOOPED and (node is value or len(node.src) > 1) else None
 
 
 def _add(found: dict[UOp, UOp], node: UOp, part: UOp) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.graph.call import without_calls
 from torpor.graph.elementwise import constant
+from torpor.graph.reduce import AGAIN, identity
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Size, largest, shape_of, shaped
 from torpor.ir.ops import LOOPED, MOVEMENT, Ops
@@ -23,7 +24,8 @@ from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
 
 MARKERS: Final = frozenset({Ops.LEAF})  # which say nothing inside of a body
-NAMING: Final = frozenset({"again", "same"})  # FUNCTIONs that only give a value another name
+CUSTOM: Final = "custom"  # a FUNCTION whose gradients are what its arg makes of its own
+NAMING: Final = frozenset({AGAIN, "same"})  # FUNCTIONs whose numbers only tell them apart
 # More than work on each element by itself.
 HEAVY: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.SCATTER, Ops.GATHER}) | LOOPED
 VARYING: Final = frozenset({Ops.BUFFER, Ops.SLOT, Ops.BIND, Ops.VARIABLE, Ops.LOOP, Ops.MULTI})
@@ -51,6 +53,11 @@ def steps(loop: UOp, node: UOp) -> UOp:
     return UOp(Ops.STEPS, node.dtype, (loop,), node)
 
 
+def is_name(node: UOp) -> bool:
+    """Whether a FUNCTION only gives its value another name: its gradient is that of the value."""
+    return node.arg[0] in NAMING and (node.arg[0] == AGAIN or node.src[1] is node.src[0])
+
+
 def uniform(node: UOp) -> UOp | None:
     """The CONST that is every element of a node, if it is made of one."""
     below = node.below((Ops.RESHAPE, Ops.EXPAND))
@@ -60,6 +67,30 @@ def uniform(node: UOp) -> UOp | None:
 def bytes_of(nodes: Iterable[UOp]) -> int:
     """How much memory values take."""
     return sum(math.prod(map(largest, shape_of(n))) * n.dtype.itemsize for n in nodes)
+
+
+class Written:
+    """The rule of a CUSTOM function in a body: gradients of its operands as nodes of the body, made
+    of a SLOT that stands for its own. They may be made of its value, so they come after it.
+    """
+
+    def __init__(self, node: UOp):
+        self.g = UOp(Ops.SLOT, node.dtype, (), (("gradient", identity()), shape_of(node)))
+        self.failed: Exception | None = None
+        try:
+            self.made: Sequence[UOp | None] = node.arg[1](self.g)
+        except Exception as error:  # for those who ask for the gradient
+            self.made, self.failed = (), error
+
+    def roots(self) -> list[UOp]:
+        """The gradients that there are."""
+        return [one for one in self.made if one is not None]
+
+    def __call__(self, g: UOp) -> list[UOp | None]:
+        if self.failed is not None:
+            raise self.failed
+        found = iter(UOp.sink(*self.roots()).substitute({self.g: g}).src)
+        return [None if one is None else next(found) for one in self.made]
 
 
 class Enclosed:
@@ -87,16 +118,38 @@ class Enclosed:
         for number, (node, initial) in enumerate(carried.items()):
             self.inside[node] = slot(number, initial)
         given = {*carried, *rows, *self.fixed}
+        roots = self.ordered(roots, given)
+        self.rules: dict[UOp, Written] = {}
+        gradients: list[UOp] = []
+        while fresh := [
+            n for n in reversed(self.order) if self.has_rule(n) and n not in self.rules
+        ]:
+            self.rules |= {node: Written(node) for node in fresh}
+            given |= {self.rules[node].g for node in fresh}
+            gradients += [one for node in fresh for one in self.rules[node].roots()]
+            gradients = self.ordered([*roots, *gradients], given)[len(roots) :]
+        self.inside |= {rule.g: rule.g for rule in self.rules.values()}
+        for node in self.order:
+            if node not in self.inside and (node in self.inner or node in self.constant):
+                self.inside[node] = self.moved_in(node)
+        self.roots = [self.reached(root) for root in roots]
+        after = map(self.reached, gradients)
+        for rule in self.rules.values():
+            rule.made = [None if one is None else next(after) for one in rule.made]
+
+    def ordered(self, roots: Sequence[UOp], given: set[UOp]) -> list[UOp]:
+        """The roots without calls; notes what is below them, and which of it depends on a step."""
         self.order = list(UOp.sink(*roots).toposort(lambda node: node not in given))[:-1]
         if any(node.op is Ops.CALL for node in self.order):
             there = without_calls(roots, ends=given)
             roots = [there[root] for root in roots]
             self.order = list(UOp.sink(*roots).toposort(lambda node: node not in given))[:-1]
         self.inner, self.constant = self.placed(given)
-        for node in self.order:
-            if node in self.inner and node not in self.inside:
-                self.inside[node] = self.moved_in(node)
-        self.roots = [self.reached(root) for root in roots]
+        return list(roots)
+
+    def has_rule(self, node: UOp) -> bool:
+        """Whether a node of the body has gradients that its arg makes."""
+        return node.op is Ops.FUNCTION and node.arg[0] == CUSTOM and node in self.inner
 
     def placed(self, given: set[UOp]) -> tuple[set[UOp], set[UOp]]:
         """The nodes that depend on what is given, and those that are constants."""
@@ -120,19 +173,19 @@ class Enclosed:
             return slot(len(self.operands) - 1, self.rows[node], stepped=True)
         if node in self.fixed:
             return self.operand(self.fixed[node])
-        if node.op in MARKERS or (node.op is Ops.FUNCTION and node.arg[0] in NAMING):
+        if node.op in MARKERS or (node.op is Ops.FUNCTION and is_name(node)):
             return self.reached(node.src[0])
         source = tuple([self.reached(s) for s in node.src])
         made = node.over(source)
+        if node in self.rules:
+            made = made.replace(arg=(CUSTOM, self.rules[node]))
         unite_origins(node, made)
         return shaped(made, shape_of(node))
 
     def reached(self, node: UOp) -> UOp:
         """What a node of the body finds in place of a node that it uses, or a root."""
-        if node in self.inner:
+        if node in self.inside:
             return self.inside[node]
-        if node in self.constant:
-            return node
         moves = []
         while node.op in MOVEMENT:
             moves.append(node)

@@ -32,6 +32,7 @@ from torpor.pipeline.general import (
     Varying,
     bound_to,
     numbers_of,
+    refuse_another,
     slots_of,
 )
 
@@ -305,10 +306,7 @@ class Graph:
             if node.op is Ops.BUFFER and node in args:
                 arg = Buffer(node.arg.device, arg, node.dtype)
             done[node] = made = UOp(node.op, node.dtype, source, arg)
-            if node.op is Ops.LOOP and node in args and arg.count < 1:
-                raise ShapeError("a loop without steps is another graph")
-            if node.op is Ops.EXPAND and not repeat_alike(made, node):
-                raise ShapeError("an axis is repeated for some of the sizes, and not for others")
+            refuse_another(made, node, args)
             if made is not node and shape_of(made) != shape_of(node):
                 sizes = [largest(size) for size in shape_of(made)]
                 if min(sizes) < 0:
@@ -413,16 +411,6 @@ class Graph:
                 done[node] = made = UOp(node.op, node.dtype, source, args.get(node, node.arg))
                 made.origins = made.origins or node.origins
         return done, seats
-
-
-def repeat_alike(one: UOp, other: UOp) -> bool:
-    """Whether two EXPANDs may be one: each axis is repeated by both, or kept by both."""
-    sides = ((shape_of(node.src[0]), node.arg) for node in (one, other))
-    axes = zip(*(zip(*side, strict=True) for side in sides), strict=True)
-    return all(
-        source == 1 == before or (source == target and before == after)
-        for (source, target), (before, after) in axes
-    )
 
 
 def corners(limits: Sequence[tuple[int, int]]) -> Iterator[Values]:

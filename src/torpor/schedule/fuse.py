@@ -33,9 +33,9 @@ class Fuser:
     def run(self) -> None:
         """Visit every node after all of its uses."""
         for node in reversed(self.state.order):
-            if node.op is Ops.LOOP or (node.op in LEAVES and node not in self.state.roots):
-                continue
-            self.visit(node)
+            asked = node in self.state.roots or node in self.state.forced
+            if node.op is not Ops.LOOP and (asked or node.op not in LEAVES):
+                self.visit(node)
 
     def visit(self, node: UOp) -> None:
         """Store a value whose uses are all known, or compute it where these are."""

@@ -10,11 +10,14 @@ from typing import Any
 
 from torpor.base.errors import DTypeError, GradientError, ShapeError
 from torpor.graph import build
-from torpor.graph.gradient import CUSTOM, watched
+from torpor.graph.gradient import watched
+from torpor.graph.loop import CUSTOM
 from torpor.ir.uop import UOp
 from torpor.tensor.differentiate import leaf_number, when_accumulated
 from torpor.tensor.handle import Handle, derive, located, make, standing_for
+from torpor.tensor.inside import Inside
 from torpor.tensor.mode import grad_enabled, no_grad
+from torpor.tensor.watch import watcher
 from torpor.tensor.write import write
 
 Backward = Callable[..., Any]
@@ -291,6 +294,10 @@ class _Keeper:
             tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
 
 
+def _or_as_it_is(found: Any, gradient: Any) -> Any:
+    return gradient if found is None else found
+
+
 def _is_keeper(on_nodes: Any) -> bool:
     return isinstance(getattr(on_nodes, "hook", None), _Keeper)
 
@@ -311,6 +318,10 @@ class Hooked(Handle):
         """
         if not self.requires_grad:
             raise located(GradientError("a hook needs a tensor that requires a gradient"), (self,))
+        if isinstance(watcher(), Inside):  # the gradient is a part of that of a loop
+            (hooked,) = between([self], lambda g: _or_as_it_is(hook(g), g))
+            write(self, hooked, of_itself=True)
+            return RemovableHook([], hook)
         device, node = self._storage.device, self._current()
 
         def on_nodes(g: UOp) -> UOp:

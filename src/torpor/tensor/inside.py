@@ -70,6 +70,11 @@ class Inside(Watcher):
             else:
                 active[thread] = self.outer
 
+    def of_examples(self) -> bool:
+        """Whether the function is run once for many examples: what one needs, all compute."""
+        outer = self.outer
+        return self.what == "vmap" or (isinstance(outer, Inside) and outer.of_examples())
+
     def is_own(self, handle: Handle) -> bool:
         return id(handle._storage) in self.own
 
@@ -152,7 +157,7 @@ class Step(Inside):
         return {} if self.number is None else {self.number: rows}
 
     def read(self, handle: Handle, lent: bool) -> None:
-        if any(node.op is Ops.SLOT for node in handle._current().toposort()):
+        if depends_on_step(handle._current()):
             one = "example" if self.what == "vmap" else "step"
             what = f"a value that depends on the {one} cannot be read while the function is traced"
             raise located(UnknownValueError(f"{self.what}: {what}"), (handle,))

@@ -21,11 +21,11 @@ from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import map_tree
 from torpor.tensor.handle import Handle, common_device, located, make, node_on, render_shape
 from torpor.tensor.host import known_shape
-from torpor.tensor.inside import Branch, Step, fresh
+from torpor.tensor.inside import Branch, Inside, Step, fresh
 from torpor.tensor.mode import grad_enabled, no_grad
 from torpor.tensor.nested import holds_complex
 from torpor.tensor.pending import wait_for_loop
-from torpor.tensor.watch import is_watched
+from torpor.tensor.watch import is_watched, watcher
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -259,8 +259,9 @@ def cond(pred: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *op
 
     Outside of a graph that is being traced, `pred` is read, and just that function runs. In a
     jitted function, and in a step of `scan`, both are traced, and give trees of the same structure,
-    shapes and formats. If there are sums, products or loops in them, one is computed; else both
-    are, and the result is chosen. Nothing raises, and no gradient flows, in the other one.
+    shapes and formats. If there are sums, products or loops in them, one is computed; else, and for
+    the many examples of `vmap`, both are, and the result is chosen. Nothing raises, and no gradient
+    flows, in the other one.
 
     >>> torpor.cond(Tensor(3) > 2, lambda x: x * 2, lambda x: x, Tensor([1])).tolist()
     [2]
@@ -279,9 +280,12 @@ def cond(pred: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *op
     sides = [[node_on(device, one) for one in side] for side in zip(*pairs, strict=True)]
     condition = node_on(device, holds)
     requires = [grad_enabled() and any(one.requires_grad for one in pair) for pair in pairs]
+    inside = watcher()
+    for_all = isinstance(inside, Inside) and inside.of_examples()
+    heavy = not for_all and branch.is_heavy([*sides[0], *sides[1]], entered)
     if not pairs:
         found = []
-    elif branch.is_heavy([*sides[0], *sides[1]], entered) and _plain(pairs, entered):
+    elif heavy and _plain(pairs, entered):
         found = branch.branches(condition, sides[0], sides[1], entered)
     else:
         found = branch.either(condition, sides[0], sides[1], entered)
