@@ -445,3 +445,53 @@ def test_a_function_of_numbers_is_applied_in_place():
 def test_diagonals_of_more_than_two_axes_are_those_of_cubes():
     with pytest.raises(ShapeError, match="to be of one length"):
         torpor.zeros(3, 4, 3).fill_diagonal_(1)
+
+
+# --- .data ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("of", [lambda one: one.data, lambda one: one.detach()])
+def test_a_value_that_data_was_keeps_where_data_is_set_and_comes_back(jitted, of):
+    """Means of weights take the place of weights for a while, as programs for PyTorch have it."""
+    weights = Tensor([1.0, 2.0], requires_grad=True)
+    mean = Tensor([5.0, 7.0])
+
+    def swapped():
+        before = of(weights)
+        weights.data = mean
+        inside = (weights * 2).sum()
+        weights.data = before
+        return inside, (weights * 3).sum()
+
+    run = torpor.jit(swapped) if jitted else swapped
+    for _ in range(4):
+        inside, after = run()
+        assert (inside.item(), after.item()) == (24.0, 9.0)
+    assert weights.tolist() == [1.0, 2.0] and mean.tolist() == [5.0, 7.0]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_two_tensors_exchange_their_data(jitted):
+    a, b = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+
+    def exchange():
+        before = a.data
+        a.data = b.data
+        b.data = before
+        return a * 10 + b
+
+    run = torpor.jit(exchange) if jitted else exchange
+    for number in range(5):
+        assert run().tolist() == [[31.0, 42.0], [13.0, 24.0]][number % 2]
+
+
+def test_writes_to_data_are_seen_and_what_is_set_later_is_not():
+    x = Tensor([1.0, 2.0])
+    view = x.data
+    view.mul_(3)
+    assert x.tolist() == [3.0, 6.0]
+    x.data = x.data + 1
+    assert (x.tolist(), view.tolist()) == ([4.0, 7.0], [3.0, 6.0])
+    view.zero_()
+    assert x.tolist() == [4.0, 7.0]
+    x.data -= 1
+    assert x.tolist() == [3.0, 6.0]

@@ -13,7 +13,13 @@ from torpor.graph import build
 from torpor.graph.gradient import watched
 from torpor.graph.loop import CUSTOM
 from torpor.ir.uop import UOp
-from torpor.tensor.differentiate import leaf_number, when_accumulated
+from torpor.tensor.differentiate import (
+    accumulated,
+    gathered,
+    hooks_of_leaf,
+    leaf_number,
+    note_hooks,
+)
 from torpor.tensor.handle import Handle, derive, located, make, standing_for
 from torpor.tensor.inside import Inside
 from torpor.tensor.mode import grad_enabled, no_grad
@@ -275,11 +281,13 @@ class RemovableHook:
     def __init__(self, hooks: list[Any], hook: Any, after: int = 0):
         self._hooks, self._hook = hooks, hook
         hooks.insert(len(hooks) - after, hook)
+        note_hooks()
 
     def remove(self) -> None:
         """Take the hook back."""
         if self._hook in self._hooks:
             self._hooks.remove(self._hook)
+            note_hooks()
 
 
 class _Keeper:
@@ -333,13 +341,15 @@ class Hooked(Handle):
             return g if found is None else found._current()
 
         on_nodes.hook = hook
-        hooks = watched.setdefault(node, [])  # what is kept is what the others made of it
+        leaf = leaf_number(self) is not None  # which stays one where it is written to
+        hooks: list[Any] = hooks_of_leaf(self, gathered) if leaf else watched.setdefault(node, [])
+        # What is kept is what the others made of it.
         after = 0 if isinstance(hook, _Keeper) else sum(map(_is_keeper, hooks))
         return RemovableHook(hooks, on_nodes, after)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> RemovableHook:
         """Call `hook(leaf)` whenever `backward` has added to the `.grad` of this leaf."""
-        return RemovableHook(when_accumulated(self), hook)
+        return RemovableHook(hooks_of_leaf(self, accumulated), lambda leaf: hook(leaf))
 
     def retain_grad(self) -> None:
         """Keep the gradient in `.grad` when `backward` is called, as leaves do: what all hooks

@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
 _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
-
-
+# Views without gradients, which keep their values where `.data` of what they are of is set.
+lent: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 # Whose backward was called. Tensors are no keys: `==` of two computes.
 _spent: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
-# By leaf: what is called with it after something was added to its gradient.
-accumulated: Final[dict[int, list[Callable[[Any], Any]]]] = {}
+# By leaf: what its gradient becomes before it is anybody's, by nodes; and what is called with the
+# leaf after something was added to its gradient.
+LeafHooks = dict[int, list[Callable[[Any], Any]]]
+gathered: Final[LeafHooks] = {}
+accumulated: Final[LeafHooks] = {}
+hooks_now: Final[list[tuple[Any, ...]]] = [()]
 
 
 def forget_gradients(leaves: Iterable[Handle]) -> None:
@@ -132,14 +136,20 @@ def _needs_values(node: UOp | None, seed: Handle | None) -> bool:
     return any(n.op in (Ops.BUFFER, Ops.LEAF) and n is not start for n in below)
 
 
-def when_accumulated(leaf: Handle) -> list[Callable[[Any], Any]]:
-    """What is called after something was added to the gradient of a leaf."""
-    for gone in accumulated.keys() - _leaves.keys():
-        del accumulated[gone]
+def hooks_of_leaf(leaf: Handle, hooks: LeafHooks) -> list[Callable[[Any], Any]]:
+    """The hooks of a leaf among those `gathered` or `accumulated`."""
+    for gone in hooks.keys() - _leaves.keys():
+        del hooks[gone]
     number = leaf_number(leaf)
     if number is None:
         raise located(GradientError("only leaves have gradients that are added to"), (leaf,))
-    return accumulated.setdefault(number, [])
+    return hooks.setdefault(number, [])
+
+
+def note_hooks() -> None:
+    """Write down which leaves have hooks now, and which."""
+    each = *gathered.items(), *accumulated.items()
+    hooks_now[0] = tuple([(number, *hooks) for number, hooks in each if hooks])
 
 
 def _accumulate(target: Any, made: Any) -> None:
@@ -190,6 +200,9 @@ def _gradients(
         for part in parts[1:]:
             assert total is not None, "there is a first part"
             total = build.elementwise(Ops.ADD, total, part)
+        hooks = gathered.get(group[0].arg, ()) if group and group[0].op is Ops.LEAF else ()
+        for hook in tuple(hooks) if total is not None else ():
+            total = hook(total)
         results.append(total)
     return results
 
@@ -277,6 +290,8 @@ class Differentiate(Handle):
         """A view through which no gradient flows; writes to it are seen by this tensor."""
         made = view(self, "detach", None)  # also of what `gradient` may be asked about later
         note_detached(made)
+        if leaf_number(self) is not None:
+            lent[id(made)] = made
         return made
 
     def backward(

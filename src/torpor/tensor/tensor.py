@@ -21,7 +21,7 @@ from torpor.tensor.counting import Counting
 from torpor.tensor.creation import Creation
 from torpor.tensor.custom import Hooked
 from torpor.tensor.dense import Dense
-from torpor.tensor.differentiate import Differentiate, make_leaf
+from torpor.tensor.differentiate import Differentiate, lent, make_leaf
 from torpor.tensor.distributions import Distributions
 from torpor.tensor.elementwise import Arithmetic
 from torpor.tensor.functions import Functions
@@ -91,16 +91,20 @@ class Tensor(
     @property
     def data(self) -> Any:
         """A view through which no gradient flows, to be written to also where this is a leaf that
-        requires a gradient; called, the elements as a memoryview. `x.data = y` writes the value
-        there; of another shape or format, x becomes it.
+        requires a gradient; called, the elements as a memoryview. After `x.data = y` x has the
+        value of y, of another shape or format too; what `x.data` gave before keeps its own.
         """
         made: Any = self.detach()
         made.__class__ = Data
+        lent[id(made)] = made
         return made
 
     @data.setter
     def data(self, value: Any) -> None:
         if self.shape == value.shape and self.dtype is value.dtype:
+            for one in [one for one in lent.values() if one is not value]:
+                if one._parts[0]._storage is self._parts[0]._storage:
+                    one._become(one.by_parts(_apart) if one.is_pair else _apart(one))
             self.detach().assign(value)
         else:
             become(self, value.detach())
@@ -138,6 +142,11 @@ class Data(Tensor):
 
     def __call__(self) -> memoryview:
         return memoryview_of(self)
+
+
+def _apart(tensor: Any) -> Any:
+    """The value in a storage of its own."""
+    return make(tensor._current(), tensor._storage.device, depth=tensor._storage.depth)
 
 
 Handle._type = Tensor
