@@ -203,7 +203,18 @@ def heavy(row: Tensor) -> Tensor:
     )
 
 
-LOOPS = {"recurrent": recurrent, "backwards": backwards, "nested": nested, "heavy": heavy}
+def solved(row: Tensor) -> Tensor:
+    matrix = row.reshape(4, 1) * row.reshape(1, 4) + torpor.eye(4) * 2
+    return torpor.linalg.solve(matrix, row).sum() + torpor.linalg.eigvalsh(matrix)[0]
+
+
+LOOPS = {
+    "recurrent": recurrent,
+    "backwards": backwards,
+    "nested": nested,
+    "heavy": heavy,
+    "solved": solved,
+}
 LOOPS |= {"checkpoint": FUNCTIONS["checkpoint"]}
 
 

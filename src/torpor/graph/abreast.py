@@ -16,6 +16,7 @@ from torpor.graph.loop import slot, slots_of
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Size, shape_of, shaped
 from torpor.ir.ops import ALU, LOOPED, MOVEMENT, Ops
+from torpor.ir.records import calls_host
 from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
 
@@ -24,31 +25,30 @@ _PLAIN: Final = frozenset({Ops.CONTIGUOUS, Ops.DETACH, Ops.CHECK, Ops.AFTER})
 POSSIBLE: Final = ALU | MOVEMENT | _ALONG | _PLAIN | {Ops.SLOT, Ops.CONST}
 
 
-def is_possible(node: UOp) -> bool:
-    """Whether a node, its operands aside, can be computed for all steps at once."""
+def is_possible(node: UOp, counted: bool = False) -> bool:
+    """Whether a node, its operands aside, can be computed for all steps at once. Where these are
+    `counted` loops can that have as many rounds for each of them, and calls of the host.
+    """
     if node.op in (Ops.RESHAPE, Ops.EXPAND):
         return is_plain(node.arg)
-    return node.op in POSSIBLE
+    if node.op in LOOPED:
+        return counted and (node.op is not Ops.STEPS or are_possible([node.arg]))
+    if node.op is Ops.LOOP:
+        return counted and node.arg.goes_on is None and are_possible(node.arg.nexts)
+    return node.op in POSSIBLE or (counted and calls_host(node))
 
 
-def is_possible_loop(node: UOp) -> bool:
-    """Whether a node is a LOOP, or one of its results, that can be done for all steps at once: each
-    of them has as many rounds as the others.
-    """
-    if node.op is not Ops.LOOP:
-        return node.op in LOOPED and (node.op is not Ops.STEPS or _are_possible([node.arg]))
-    return node.arg.goes_on is None and _are_possible(node.arg.nexts)
+def are_possible(nodes: Sequence[UOp], counted: bool = True) -> bool:
+    """Whether nodes, and all that they are made of, can be computed for all steps at once."""
+    return all(is_possible(one, counted) for one in [*UOp.sink(*nodes).toposort()][:-1])
 
 
 def has_inner_loops(item: UOp) -> bool:
-    """Whether a loop without carries gives something of loops, which are one for all its steps."""
+    """Whether a loop without carries gives something of loops, or of calls of the host, of which
+    one does what all its steps need.
+    """
     order = item.arg.toposort() if item.op is Ops.STEPS and not item.src[0].arg.nexts else ()
-    return any(one.op is Ops.LOOP for one in order)
-
-
-def _are_possible(nodes: Sequence[UOp]) -> bool:
-    order = UOp.sink(*nodes).toposort()
-    return all(is_possible(one) or is_possible_loop(one) or one.op is Ops.SINK for one in order)
+    return any(one.op is Ops.LOOP or calls_host(one) for one in order)
 
 
 class Abreast:
@@ -141,6 +141,10 @@ def widened_arg(node: UOp, count: Size) -> Any:
         return arg[0], tuple(axis + 1 for axis in arg[1])
     if op is Ops.GATHER:
         return arg + 1
+    if op is Ops.KERNEL:
+        call, shape = arg
+        shapes = tuple([(count, *one) for one in call.shapes])
+        return replace(call, shapes=shapes), (count, *shape)
     if op in (Ops.SCATTER, Ops.SCAN_AXIS):
         return arg[0], arg[1] + 1, *arg[2:]
     return arg

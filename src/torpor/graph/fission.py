@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from torpor.graph.abreast import Abreast, is_possible, is_possible_loop, reshape
+from torpor.graph.abreast import Abreast, are_possible, is_possible, reshape
 from torpor.graph.loop import HEAVY, Enclosed, bytes_of, last, slots_of, steps, uniform
 from torpor.graph.loop_layout import with_transposes
 from torpor.graph.rules import simplify_graph
@@ -69,6 +69,7 @@ class Fission:
 
     def __init__(self, loop: UOp, items: Sequence[UOp]):
         self.loop, self.items, self.slots = loop, items, slots_of(loop)
+        self.counted = isinstance(loop.arg.count, int)
         wanted = [item for item in items if item.op is Ops.STEPS]
         nodes = *loop.arg.nexts, *(item.arg for item in wanted)
         body = simplified(simplify_graph(UOp.sink(*nodes)))
@@ -142,9 +143,7 @@ class Fission:
             one = stack.pop()
             if one in self.moving and one in self.core and one.op not in MOVEMENT:
                 found[one] = None
-            elif not is_possible(one) and not (
-                isinstance(self.loop.arg.count, int) and is_possible_loop(one)
-            ):
+            elif not is_possible(one, self.counted):
                 return None
             else:
                 fresh = dict.fromkeys(s for s in one.src if s not in seen)
@@ -164,7 +163,7 @@ class Fission:
                 base = source.below(MOVEMENT)
                 if base in self.moving or base not in self.heavy or base in abreast.wide:
                     continue
-                if all(map(is_possible, base.toposort())) and self.fits(base):
+                if are_possible([base], self.counted) and self.fits(base):
                     abreast.values(base)
                     (self.rows if base in abreast.wide else self.fixed)[base] = (
                         abreast.wide if base in abreast.wide else abreast.same
