@@ -70,6 +70,8 @@ def taken(pattern: Pattern, arguments: tuple[Any, ...], options: dict[str, Any])
                     registers[one] = vars(known[0])
                 case "tuple_length" | "list_length" | "dict_length":
                     need(len(registers[one]) == known[0])
+                case "constant":
+                    registers[one] = known[0]
                 case "tuple_item" | "list_item":
                     registers[one] = known[0][known[1]]
                 case "distinct":

@@ -234,3 +234,15 @@ def test_loops_are_done_for_all_examples_at_once(name: str) -> None:
         return len(seen.runs)
 
     assert launches(24) == launches(6)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+def test_examples_that_do_not_fit_are_an_error() -> None:
+    with pytest.raises(ValueError, match="vmap: some arguments have 3 examples, others 4"):
+        torpor.vmap(lambda a, b: a + b)(Tensor.ones(3), Tensor.ones(4))
+    with pytest.raises(
+        ValueError, match=r"vmap: examples cannot lie along axis 0 of a tensor \(\)"
+    ):
+        torpor.vmap(lambda a: a)(Tensor(1.0))
+    with pytest.raises(ValueError, match="axis 2"):
+        torpor.vmap(lambda a: a, in_dims=2)(Tensor.ones(3, 4))

@@ -145,11 +145,7 @@ def vmap(
             raise ShapeError(
                 "vmap: at least one argument needs an axis that its examples lie along"
             )
-        rows = [
-            leaf.movedim(place, 0)
-            for leaf, place in zip(leaves, places, strict=True)
-            if place is not None
-        ]
+        rows = _rows(leaves, places)
 
         written: list[int] = []
         mapped: list[bool] = []
@@ -175,6 +171,22 @@ def vmap(
         return _laid_along(made, _spread(out_dims, made), mapped)
 
     return wrapped
+
+
+def _rows(leaves: Sequence[Any], places: Sequence[int | None]) -> list[Any]:
+    """The tensors that have examples, which lie along their first axis then, as many in each."""
+    found = []
+    for leaf, place in zip(leaves, places, strict=True):
+        if place is not None and not -leaf.ndim <= place < leaf.ndim:
+            what = f"vmap: examples cannot lie along axis {place} of a tensor {leaf.shape}"
+            raise located(ShapeError(what), (leaf,))
+        if place is not None:
+            found.append(leaf.movedim(place, 0))
+    counts = list(dict.fromkeys(one.shape[0] for one in found))
+    if len(counts) > 1:
+        what = f"vmap: some arguments have {counts[0]} examples, others {counts[1]}"
+        raise located(ShapeError(what), found)
+    return found
 
 
 def _laid_along(made: Any, ends: Sequence[int | None], mapped: Sequence[bool]) -> Any:
