@@ -33,9 +33,22 @@ def test_numbers_of_numpy_stay_weak_and_arrays_keep_their_format():
         assert made.dtype is dtypes.float32
         assert (made.numpy() == ARRAY * 2).all()
     assert (np.ones(4) + x).dtype is dtypes.float64
-    y = np.ones(4, np.float32)
-    with pytest.raises(TypeError):
-        y += x
+
+
+def test_arrays_are_written_to_by_numpys_operators():
+    y = before = np.ones((3, 4), np.float32)
+    y += Tensor(ARRAY)
+    np.multiply(Tensor(ARRAY), y, out=y)
+    assert y is before
+    np.testing.assert_allclose(y, (1 + ARRAY) * ARRAY, rtol=1e-6)
+
+
+def test_arguments_by_place_and_by_name():
+    x = Tensor(ARRAY)
+    for made in (np.swapaxes(x, 0, 1), np.swapaxes(x, axis1=1, axis2=0)):
+        assert isinstance(made, Tensor) and (made.numpy() == ARRAY.T).all()
+    for made in (np.take(x, [0, 2], axis=1), np.take(x, indices=np.array([0, 2]), axis=1)):
+        assert isinstance(made, Tensor) and (made.numpy() == ARRAY[:, [0, 2]]).all()
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "std", "prod", "any", "argmin"])

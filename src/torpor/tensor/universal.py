@@ -22,7 +22,8 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "left_shift": operator.lshift,
     "right_shift": operator.rshift,
 }  # fmt: skip
-# Its functions that are torpor's own, of arrays by the names of arguments behind the first.
+# Its functions that are torpor's own, of arrays by the names of arguments behind the first: those
+# in front of a "/" are given by place.
 _SAME: Final = {
     name: (place, keywords.split())
     for line in """
@@ -30,13 +31,13 @@ _SAME: Final = {
     stack flip sort argsort|array_api|axis
     tril triu|array_api|k
     roll|array_api|shift axis
-    take|array_api|indices axis
+    take|array_api|indices / axis
     diff|array_api|n axis
     concatenate|array_api.concat|axis
     expand_dims|array_api|axis
     squeeze||axis
     broadcast_to reshape||shape
-    swapaxes||axis1 axis2
+    swapaxes||axis1 axis2 /
     moveaxis||source destination
     clip||a_min a_max min max
     outer kron||b
@@ -75,8 +76,10 @@ class Universal(Handle):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = ufunc.__name__
         out, *more = options.pop("out", (None,))
-        if more or not (out is None or isinstance(out, Handle)):
+        if more or not (out is None or isinstance(out, Handle | np.ndarray)):
             return NotImplemented
+        if isinstance(out, np.ndarray):
+            return getattr(ufunc, method)(*_each(inputs, Handle, np.asarray), out=out, **options)
         if out is not None:
             function = getattr(ufunc, method)
             if "where" not in options:
@@ -130,6 +133,8 @@ def _own(function: Any, given: Any, options: Any) -> Any:
     made = getattr(namespace, other or function.__name__)
     if names == ["..."]:
         return made
+    by_place = names[: names.index("/")] if "/" in names else []
+    names = [name for name in names if name != "/"]
     if not 1 <= len(given) <= len(names) + 1 or not {*names, *_TOO}.issuperset(options):
         return None
 
@@ -137,7 +142,7 @@ def _own(function: Any, given: Any, options: Any) -> Any:
         named = dict(zip(names, more, strict=False)) | options
         if "ddof" in named:
             named["correction"] = named.pop("ddof")
-        return made(first, **named)
+        return made(first, *[named.pop(name) for name in by_place], **named)
 
     return called
 
