@@ -41,9 +41,10 @@ MOST_SIZES: Final = 8  # that differ independently of each other: a choice
 TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
 ROOM: Final = 1 << 20  # elements of a tensor up to which sizes grow without having been there
 MOST: Final = 1 << 25  # elements of a tensor up to which sizes vary
-# Terms of a sum up to which their number varies. It is added up in order then: n terms lose about
-# the square root of n units in the last place, 64 by choice. Longer sums are split.
+# Terms of a sum of floats up to which their number varies. It is added up in order: n terms lose
+# about the square root of n units in the last place, 64 by choice. Longer sums are split.
 TERMS: Final = 1 << 12
+_ROUNDED: Final = frozenset({Ops.ADD, Ops.MUL})
 FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.KERNEL})  # their sizes are in no number
 STORED: Final = frozenset(
     {Ops.BUFFER, Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.CONTIGUOUS}
@@ -347,7 +348,7 @@ class Graph:
         values = enumerate(numbers[start] for start in self.starts)
         nodes = [bound_to(n, value, variables) for n, value in values]
         sizes = [
-            self.sized(self.varying[place], nodes) if place in self.varying else number
+            fold_size(self.varying[place].at(nodes)) if place in self.varying else number
             for place, number in enumerate(numbers)
         ]
         done, seats = self.symbolic(self.args(sizes))
@@ -385,10 +386,6 @@ class Graph:
     def before(self, place: int) -> Any:
         """What a number was the last time."""
         return self.columns[place][-2:][0]
-
-    @staticmethod
-    def sized(one: Varying, nodes: Sequence[UOp]) -> Size:
-        return fold_size(one.at(nodes))
 
     def symbolic(self, args: Mapping[UOp, Any]) -> tuple[dict[UOp, UOp], dict[Buffer, int]]:
         """The nodes with these args, by what they were, and the memory in them that others stand
@@ -450,11 +447,13 @@ def terms_in_order(node: UOp, other: UOp) -> int:
     if not varying:
         return 0
     alone = all(size == 1 for size in shape_of(node))
-    return prod(map(largest, varying)) if alone else terms_of(node)
+    return min(terms_of(node), prod(map(largest, varying))) if alone else terms_of(node)
 
 
 def terms_of(node: UOp) -> int:
-    """How many elements make one of a REDUCE_AXIS."""
+    """How many elements make one of a REDUCE_AXIS, if their order counts."""
+    if not node.dtype.is_float or node.arg[0] not in _ROUNDED:
+        return 0
     shape = shape_of(node.src[0])
     return prod(largest(shape[axis]) for axis in node.arg[1])
 

@@ -1,17 +1,14 @@
-"""One function of tensors of the same kind, computed again and again: its graph is built once.
-
-Of what methods compute at the call, later calls run the kernels on other memory.
-"""
+"""What methods compute at the call, since what they give depends on values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from torpor.device import Buffer
 from torpor.ir.infer import Shape
 from torpor.ir.ops import Ops
-from torpor.tensor.computing import pipeline
+from torpor.tensor.handle import Handle
 from torpor.tensor.storage import recall
 from torpor.tensor.watch import active
 
@@ -20,30 +17,15 @@ SAME: Final = frozenset(
 )  # the same elements in the same order
 
 
-def computed(name: Hashable, function: Callable[..., Sequence[Any]], *inputs: Any) -> list[Any]:
-    """What `function` gives for tensors, computed: the memory of each value, of tensors whose
-    memory is whole without a graph once it is known. The inputs' values, shapes, formats and
-    devices are all that it may depend on, and `name` says which function it is. Where a trace
-    watches, or memory is not whole, tensors.
+def computed(function: Callable[..., Sequence[Any]], *given: Any) -> Sequence[Any]:
+    """What `function` gives for tensors and plain values, computed: the memory of each value, which
+    has no graph; tensors where a trace watches, or memory is not whole.
     """
     if not active:
-        inputs = tuple(map(_in_memory, inputs))
-    whole = [None if active else memory_of(one) for one in inputs]
-    if None in whole:
-        made = [*function(*inputs)]
-        made[0].realize(*made[1:])
-        return made
-    key = (name, *[(one.shape, one.dtype, one._storage.device) for one in inputs])
-    found = pipeline().recall(key, whole)
-    if found is not None:
-        return found
-    made = [*function(*inputs)]
-    roots = [(one._storage.base, one._storage.device) for one in made]
-    if all(one._path is None and recall(node) is None
-           for one, (node, _) in zip(made, roots, strict=True)):  # fmt: skip
-        pipeline().learn(key, whole, roots)
+        given = tuple([_in_memory(one) if isinstance(one, Handle) else one for one in given])
+    made = function(*given)
     made[0].realize(*made[1:])
-    memory = [memory_of(one) for one in made]
+    memory = [None if active else memory_of(one) for one in made]
     return made if None in memory else memory
 
 
