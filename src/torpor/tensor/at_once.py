@@ -8,6 +8,8 @@ from typing import Any, Final
 from torpor.device import Buffer
 from torpor.ir.infer import Shape
 from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.computing import compute
 from torpor.tensor.handle import Handle
 from torpor.tensor.storage import recall
 from torpor.tensor.watch import active
@@ -24,9 +26,13 @@ def computed(function: Callable[..., Sequence[Any]], *given: Any) -> Sequence[An
     if not active:
         given = tuple([_in_memory(one) if isinstance(one, Handle) else one for one in given])
     made = function(*given)
+    if not active and all(is_known(one.shape) for one in made):
+        values = compute([(one._current(), one._storage.device) for one in made])
+        memory = [buffer for value in values if (buffer := buffer_of(value)) is not None]
+        if len(memory) == len(made):
+            return memory
     made[0].realize(*made[1:])
-    memory = [None if active else memory_of(one) for one in made]
-    return made if None in memory else memory
+    return made
 
 
 def _in_memory(tensor: Any) -> Any:
@@ -49,8 +55,12 @@ def is_known(shape: Shape) -> bool:
 
 def memory_of(tensor: Any) -> Buffer | None:
     """The buffer whose elements are those of a tensor of known shape, in order; None otherwise."""
-    node = tensor._current()
+    return buffer_of(tensor._current()) if is_known(tensor.shape) else None
+
+
+def buffer_of(node: UOp) -> Buffer | None:
+    """The buffer whose elements are those of a node, in order; None where there is none such."""
     node = recall(node) or node
     while node.op in SAME:
         node = recall(node.src[0]) or node.src[0]
-    return node.arg if node.op is Ops.BUFFER and is_known(tensor.shape) else None
+    return node.arg if node.op is Ops.BUFFER else None

@@ -173,7 +173,8 @@ def _memory_below(root: UOp) -> set[UOp]:
     """The memory that a graph is made of. That of what has been computed on the way is kept with
     it: several values that are carried on are made of the same.
     """
-    walks = [(root, [*root.src], set[UOp](), {root})]
+    nothing: set[UOp] = set()
+    walks = [(root, [*root.src], nothing, {root})]
     while True:
         top, stack, memory, seen = walks[-1]
         while stack:
