@@ -42,8 +42,10 @@ TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
 ROOM: Final = 1 << 20  # elements of a tensor up to which sizes grow without having been there
 MOST: Final = 1 << 25  # elements of a tensor up to which sizes vary
 # Terms of a sum of floats up to which their number varies. It is added up in order: n terms lose
-# about the square root of n units in the last place, 64 by choice. Longer sums are split.
+# about the square root of n units in the last place, 64 by choice. Longer sums are split. Others
+# lose time alone, in a thousand runs about what compiling takes.
 TERMS: Final = 1 << 12
+EXACT_TERMS: Final = 1 << 16
 _ROUNDED: Final = frozenset({Ops.ADD, Ops.MUL})
 FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.KERNEL})  # their sizes are in no number
 STORED: Final = frozenset(
@@ -72,12 +74,9 @@ class Graph:
         again: Mapping[int, int],
         falling: bool = False,
     ) -> None:
-        self.again, self.falling = again, falling
-        self.roots, self.form = roots, form
+        self.roots, self.form, self.again, self.falling = roots, form, again, falling
         self.slots = list(slots_of(form))
-        self.columns = (
-            list(zip(*earlier, form.numbers)) if earlier else [(n,) for n in form.numbers]
-        )
+        self.columns = list(zip(*earlier, form.numbers))
         self.nodes = nodes_of(roots)
         self.asked = frozenset(node for node, _ in roots)
         self.varying: dict[int, Varying] = {}
@@ -87,7 +86,6 @@ class Graph:
         self.limits: list[tuple[int, int]] = []
         self.sizes = 0  # how many of the variables are sizes: the first
         self.moved = moved
-        self.room = ROOM  # elements that a tensor may have
 
     def general(self) -> tuple[Derivation, Made] | None:
         """The general graph; None where numbers differ in another way than it can say."""
@@ -211,7 +209,10 @@ class Graph:
             yield ((number, 0),), self.columns[start]
         alone = [(*one.factors, one.more) for one in self.varying.values()
                  if one.times == len(one.factors) == 1]  # fmt: skip
-        sums = sorted({(number, added + more) for (number, added), more in alone}, key=_least_added)
+        sums = sorted(
+            {(number, added + more) for (number, added), more in alone},
+            key=lambda one: (abs(one[1]), one[0]),
+        )
         for one, other in combinations_with_replacement(sums, 2):
             yield (
                 (one, other),
@@ -255,7 +256,7 @@ class Graph:
 
     def highest(self, now: Sequence[int]) -> list[int]:
         """How large the sizes may become together: each grows to the next power of two in turns, as
-        long as there is room.
+        long as there is room (elements that a tensor may have).
         """
         mosts, rest = list(now[: self.sizes]), now[self.sizes :]
         self.room = max(ROOM, min(MOST, self.elements((*map(doubled, mosts), *rest)) or 0))
@@ -316,7 +317,7 @@ class Graph:
                     raise ShapeError(f"no tensor has the shape {sizes}")
                 if node.op in STORED or node in self.asked:
                     most = max(most, prod(sizes))
-            if node.op is Ops.REDUCE_AXIS and terms_in_order(made, node) > TERMS:
+            if node.op is Ops.REDUCE_AXIS and terms_in_order(made, node) > most_terms(node):
                 most = MOST + 1
         return done[self.nodes[-1]], most
 
@@ -447,13 +448,16 @@ def terms_in_order(node: UOp, other: UOp) -> int:
     if not varying:
         return 0
     alone = all(size == 1 for size in shape_of(node))
-    return min(terms_of(node), prod(map(largest, varying))) if alone else terms_of(node)
+    return prod(map(largest, varying)) if alone else terms_of(node)
+
+
+def most_terms(node: UOp) -> int:
+    """How many terms a REDUCE_AXIS may add up in order."""
+    return TERMS if node.dtype.is_float and node.arg[0] in _ROUNDED else EXACT_TERMS
 
 
 def terms_of(node: UOp) -> int:
-    """How many elements make one of a REDUCE_AXIS, if their order counts."""
-    if not node.dtype.is_float or node.arg[0] not in _ROUNDED:
-        return 0
+    """How many elements make one of a REDUCE_AXIS."""
     shape = shape_of(node.src[0])
     return prod(largest(shape[axis]) for axis in node.arg[1])
 
@@ -476,10 +480,6 @@ def nodes_of(roots: Roots) -> list[UOp]:
                 reached.add(below)
                 stack.append(below)
     return [node for node in sink.toposort() if node in reached]
-
-
-def _least_added(factor: Factor) -> tuple[int, int]:
-    return abs(factor[1]), factor[0]
 
 
 def fit(
