@@ -214,6 +214,19 @@ def test_lengths_beyond_a_table_of_integers(number: int, compiled: list[str]) ->
     assert compiled == []
 
 
+def test_extremes_and_counts_of_a_part_that_could_be_too_long(compiled: list[str]) -> None:
+    x = np.random.default_rng(0).standard_normal((9000, 8)).astype(np.float32)
+    table = Tensor(x).realize()
+    for time, length in enumerate((2001, 3001, 5003, 7000, 1999)):
+        if time == 2:
+            compiled.clear()
+        part = table[:length]
+        assert part.argmax().item() == x[:length].argmax()
+        assert part.amax().item() == x[:length].max()
+        assert (part > 0).sum().item() == (x[:length] > 0).sum()
+    assert compiled == []
+
+
 def test_two_lengths_that_differ_independently(compiled: list[str]) -> None:
     for number, (rows, columns) in enumerate([(4, 9), (5, 7), (6, 8), (3, 30), (11, 5)]):
         x = np.random.default_rng(number).standard_normal((rows, columns))

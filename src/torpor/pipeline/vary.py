@@ -136,8 +136,7 @@ class Graph:
             pairs = zip(self.columns[start], self.columns[start + 1])
             if len({stop + sign * first for first, stop in pairs}) > 1:
                 continue
-            first, stop = node.arg[axis]
-            size = shape_of(node.src[0])[axis]
+            (first, stop), size = node.arg[axis], shape_of(node.src[0])[axis]
             if isinstance(size, int):
                 whole = first + stop if node.op is Ops.PAD else size - (stop - first)
                 found[start] = found[start + 1] = whole
@@ -255,8 +254,8 @@ class Graph:
         return least + which * (2 * number + 1) % (most - least + 1)
 
     def highest(self, now: Sequence[int]) -> list[int]:
-        """How large the sizes may become together: each grows to the next power of two in turns, as
-        long as there is room (elements that a tensor may have).
+        """How large sizes may become together: each grows to the next power of two by turns, while
+        there is room.
         """
         mosts, rest = list(now[: self.sizes]), now[self.sizes :]
         self.room = max(ROOM, min(MOST, self.elements((*map(doubled, mosts), *rest)) or 0))
@@ -270,8 +269,10 @@ class Graph:
 
                 count = elements(more)
                 if count is None:
-                    larger = range(mosts[number] + 1, more + 1)
-                    mosts[number] += bisect_left(larger, True, key=lambda n: elements(n) is None)
+                    larger, room = range(mosts[number] + 1, more + 1), self.room
+                    mosts[number] += bisect_left(
+                        larger, True, key=lambda n: (some := elements(n)) is None or some > room
+                    )
                 elif count <= self.room:
                     mosts[number] = more
                 if mosts[number] < more or more >= self.room:
