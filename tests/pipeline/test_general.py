@@ -188,6 +188,45 @@ def test_lengths_compile_nothing_after_the_second(
     assert compiled == []
 
 
+OF_LENGTHS: list[tuple[Callable, Callable]] = [
+    (lambda x: Tensor.arange(x.shape[0]) * 3, lambda x: np.arange(len(x)) * 3),
+    (lambda x: x.sort().values, np.sort),
+    (lambda x: x.argmax(), np.argmax),
+    (lambda x: x[x > 0] * 2, lambda x: x[x > 0] * 2),
+    (lambda x: (x > 1).nonzero(), lambda x: np.argwhere(x > 1)),
+    (lambda x: (x * 4).int().unique(), lambda x: np.unique(np.trunc(x * 4))),
+    (
+        lambda x: (x * 4).int().abs().bincount(),
+        lambda x: np.bincount(np.trunc(abs(x * 4)).astype(int)),
+    ),
+    (lambda x: x * Tensor.rand(x.shape[0]).ge(0), lambda x: x),
+]
+
+
+@pytest.mark.parametrize("number", range(len(OF_LENGTHS)))
+def test_lengths_beyond_a_table_of_integers(number: int, compiled: list[str]) -> None:
+    function, wanted = OF_LENGTHS[number]
+    for time, length in enumerate((5001, 9002, 6007, 7777, 20003, 4100)):
+        x = np.random.default_rng(length).standard_normal(length).astype(np.float32)
+        if time == 2:
+            compiled.clear()
+        np.testing.assert_array_equal(function(Tensor(x).realize()).numpy(), wanted(x))
+    assert compiled == []
+
+
+def test_extremes_and_counts_of_a_part_that_could_be_too_long(compiled: list[str]) -> None:
+    x = np.random.default_rng(0).standard_normal((9000, 8)).astype(np.float32)
+    table = Tensor(x).realize()
+    for time, length in enumerate((2001, 3001, 5003, 7000, 1999)):
+        if time == 2:
+            compiled.clear()
+        part = table[:length]
+        assert part.argmax().item() == x[:length].argmax()
+        assert part.amax().item() == x[:length].max()
+        assert (part > 0).sum().item() == (x[:length] > 0).sum()
+    assert compiled == []
+
+
 def test_two_lengths_that_differ_independently(compiled: list[str]) -> None:
     for number, (rows, columns) in enumerate([(4, 9), (5, 7), (6, 8), (3, 30), (11, 5)]):
         x = np.random.default_rng(number).standard_normal((rows, columns))

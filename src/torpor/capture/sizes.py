@@ -25,7 +25,7 @@ from torpor.ir.infer import JOINT, Shape, largest, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable, bind
-from torpor.pipeline.vary import ROOM, STORED, TERMS, stand_in, terms_of
+from torpor.pipeline.vary import ROOM, STORED, most_terms, stand_in, terms_of
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.realisation import value_of
 
@@ -114,7 +114,9 @@ def exceeds(node: UOp) -> bool:
     """Whether a value whose size varies may be too large for kernels of any size."""
     stored = node.op in STORED and any(isinstance(size, UOp) for size in shape_of(node))
     large = stored and prod(map(largest, shape_of(node))) > ROOM
-    return large or (node.op is Ops.REDUCE_AXIS and varies(node) and terms_of(node) > TERMS)
+    if large or node.op is not Ops.REDUCE_AXIS:
+        return large
+    return varies(node) and terms_of(node) > most_terms(node)
 
 
 def varies(node: UOp) -> bool:

@@ -3,8 +3,6 @@
 `realize` computes, `schedule` only says what would be computed, `lower` compiles for any target.
 """
 
-from torpor.pipeline.again import learn as learn
-from torpor.pipeline.again import recall as recall
 from torpor.pipeline.calls import know_written as know_written
 from torpor.pipeline.compile import program_for as program_for
 from torpor.pipeline.report import KernelRun as KernelRun

@@ -86,7 +86,8 @@ def memory_below(form: Canonical, root: UOp) -> frozenset[int]:
     found = _below.get(name)
     if found is None:
         inside: set[int] = set()
-        stack, seen = [*valued(root)], set[UOp]()
+        seen: set[UOp] = set()
+        stack = [*valued(root)]
         while stack:
             node = stack.pop()
             node = node if node.known is None else node.known.value

@@ -88,16 +88,15 @@ class Canonical(NamedTuple):
 
 def canonical(roots: Sequence[tuple[UOp, str]], known: bool = False) -> Canonical | None:
     """The form of `roots` (node, device), with what is `known` in it; None if it is too large."""
-    words, numbers, buffers = list[Any](), list[Any](), list[Buffer]()
-    order, bound, numbered, calls = list[UOp](), list[UOp](), list[UOp](), list[UOp]()
-    places, ages = dict[UOp, int](), dict[UOp, int]()
-    place_now = places.setdefault
+    words: list[Any] = []  # `list[Any]()` takes twenty times as long
+    order: list[UOp] = []
+    places: dict[UOp, int] = {}
+    ages, numbers, buffers, bound, numbered, calls = {}, [], [], [], [], []
     stack = [node for node, _ in reversed(roots)]
     while stack:
         node = stack.pop()
         if known and (entry := node.known) is not None:
-            node, age = entry
-            ages[node] = age
+            node, ages[node] = entry
         op = node.op
         if op is _FUNCTION:
             stack.append(node.src[0])  # its rule for gradients changes no value
@@ -107,7 +106,7 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: bool = False) -> Canonica
             numbered.append(node)
             numbers.append(node)
             continue
-        place = place_now(node, count := len(order))
+        place = places.setdefault(node, count := len(order))
         if place != count and (op not in PLACED or not is_by_chance(node, known)):
             words.append(place)
             continue
@@ -142,8 +141,8 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: bool = False) -> Canonica
         stack += source[::-1]
         if count > MOST_NODES:
             return None
-    wanted = tuple([(place_of(node, places, known), device) for node, device in roots])
-    key = (settings_now(), wanted, interned((*words,)), (*numbers,))
+    wanted = [(place_of(node, places, known), device) for node, device in roots]
+    key = (settings_now(), (*wanted,), interned((*words,)), (*numbers,))
     given = [node.src[1].arg for node in bound]
     return Canonical(key, buffers, bound, numbered, order, places, ages, given, calls)
 

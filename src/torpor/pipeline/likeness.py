@@ -37,7 +37,6 @@ class Seen:
 
     numbers: list[Numbers] = field(default_factory=list)
     forms: dict[tuple[Any, ...], list[Derivation]] = field(default_factory=dict)
-    pinned: set[Numbers] = field(default_factory=set)  # that stay in the kernels
     row: Row = field(default_factory=Row)  # of them
 
 
@@ -53,8 +52,6 @@ def known_form(form: Canonical) -> tuple[Canonical, Row | None] | None:
     """
     seen = _seen.get(likeness(form))
     if seen is None:
-        return None
-    if seen.pinned and form.numbers in seen.pinned:
         return None
     for general in seen.forms.get(form.wanted, ()):
         if general.holds(form):
@@ -83,7 +80,7 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
     moved = moved_places(form)
     earlier = [one for one in seen.numbers if one != form.numbers]
     seen.numbers = [*earlier[-REMEMBERED + 1 :], form.numbers]
-    if steady or not (earlier or moved) or form.numbers in seen.pinned:
+    if steady or not (earlier or moved):
         return None
     again = dict(repeated(form))
     apart = {p for p, first in again.items() if any(one[p] != one[first] for one in earlier)}
@@ -119,11 +116,6 @@ def with_rows(roots: Roots, form: Canonical) -> tuple[Roots, Canonical] | None:
         return found, own
     note_numbers(own)
     return None
-
-
-def pin(form: Canonical) -> None:
-    """Have a graph with just these numbers computed by kernels of its own: it is known by name."""
-    _seen.setdefault(likeness(form), Seen()).pinned.add(form.numbers)
 
 
 def note_numbers(form: Canonical) -> None:

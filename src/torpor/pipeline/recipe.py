@@ -221,7 +221,8 @@ def follow(
     made = carry_out(recipe, form.buffers, form.values, items, memory)
     if noted.runs is not None:
         noted.runs.append(Run(recipe, form.buffers, form.values, made))
-    first, found = recipe.first, list[UOp]()
+    found: list[UOp] = []
+    first = recipe.first
     for (parts, joint), shape in zip(recipe.results, shapes):
         if joint is None:
             slot = parts[0][0]

@@ -42,9 +42,12 @@ MOST_SIZES: Final = 8  # that differ independently of each other: a choice
 TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
 ROOM: Final = 1 << 20  # elements of a tensor up to which sizes grow without having been there
 MOST: Final = 1 << 25  # elements of a tensor up to which sizes vary
-# Terms of a sum up to which their number varies. It is added up in order then: n terms lose about
-# the square root of n units in the last place, 64 by choice. Longer sums are split.
+# Terms of a sum of floats up to which their number varies. It is added up in order: n terms lose
+# about the square root of n units in the last place, 64 by choice. Longer sums are split. Others
+# lose time alone, in a thousand runs about what compiling takes.
 TERMS: Final = 1 << 12
+EXACT_TERMS: Final = 1 << 16
+_ROUNDED: Final = frozenset({Ops.ADD, Ops.MUL})
 FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.KERNEL})  # their sizes are in no number
 STORED: Final = frozenset(
     {Ops.BUFFER, Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.CONTIGUOUS}
@@ -72,12 +75,9 @@ class Graph:
         again: Mapping[int, int],
         falling: bool = False,
     ) -> None:
-        self.again, self.falling = again, falling
-        self.roots, self.form = roots, form
+        self.roots, self.form, self.again, self.falling = roots, form, again, falling
         self.slots = list(slots_of(form))
-        self.columns = (
-            list(zip(*earlier, form.numbers)) if earlier else [(n,) for n in form.numbers]
-        )
+        self.columns = list(zip(*earlier, form.numbers))
         self.nodes = nodes_of(roots)
         self.asked = frozenset(node for node, _ in roots)
         self.varying: dict[int, Varying] = {}
@@ -87,7 +87,6 @@ class Graph:
         self.limits: list[tuple[int, int]] = []
         self.sizes = 0  # how many of the variables are sizes: the first
         self.moved = moved
-        self.room = ROOM  # elements that a tensor may have
 
     def general(self) -> tuple[Derivation, Made] | None:
         """The general graph; None where numbers differ in another way than it can say."""
@@ -138,8 +137,7 @@ class Graph:
             pairs = zip(self.columns[start], self.columns[start + 1])
             if len({stop + sign * first for first, stop in pairs}) > 1:
                 continue
-            first, stop = node.arg[axis]
-            size = shape_of(node.src[0])[axis]
+            (first, stop), size = node.arg[axis], shape_of(node.src[0])[axis]
             if isinstance(size, int):
                 whole = first + stop if node.op is Ops.PAD else size - (stop - first)
                 found[start] = found[start + 1] = whole
@@ -211,7 +209,10 @@ class Graph:
             yield ((number, 0),), self.columns[start]
         alone = [(*one.factors, one.more) for one in self.varying.values()
                  if one.times == len(one.factors) == 1]  # fmt: skip
-        sums = sorted({(number, added + more) for (number, added), more in alone}, key=_least_added)
+        sums = sorted(
+            {(number, added + more) for (number, added), more in alone},
+            key=lambda one: (abs(one[1]), one[0]),
+        )
         for one, other in combinations_with_replacement(sums, 2):
             yield (
                 (one, other),
@@ -254,8 +255,8 @@ class Graph:
         return least + which * (2 * number + 1) % (most - least + 1)
 
     def highest(self, now: Sequence[int]) -> list[int]:
-        """How large the sizes may become together: each grows to the next power of two in turns, as
-        long as there is room.
+        """How large sizes may become together: each grows to the next power of two by turns, while
+        there is room.
         """
         mosts, rest = list(now[: self.sizes]), now[self.sizes :]
         self.room = max(ROOM, min(MOST, self.elements((*map(doubled, mosts), *rest)) or 0))
@@ -269,8 +270,10 @@ class Graph:
 
                 count = elements(more)
                 if count is None:
-                    larger = range(mosts[number] + 1, more + 1)
-                    mosts[number] += bisect_left(larger, True, key=lambda n: elements(n) is None)
+                    larger, room = range(mosts[number] + 1, more + 1), self.room
+                    mosts[number] += bisect_left(
+                        larger, True, key=lambda n: (some := elements(n)) is None or some > room
+                    )
                 elif count <= self.room:
                     mosts[number] = more
                 if mosts[number] < more or more >= self.room:
@@ -313,7 +316,7 @@ class Graph:
                     raise ShapeError(f"no tensor has the shape {sizes}")
                 if node.op in STORED or node in self.asked:
                     most = max(most, prod(sizes))
-            if node.op is Ops.REDUCE_AXIS and terms_in_order(made, node) > TERMS:
+            if node.op is Ops.REDUCE_AXIS and terms_in_order(made, node) > most_terms(node):
                 most = MOST + 1
         return done[self.nodes[-1]], most
 
@@ -345,7 +348,7 @@ class Graph:
         values = enumerate(numbers[start] for start in self.starts)
         nodes = [bound_to(n, value, variables) for n, value in values]
         sizes = [
-            self.sized(self.varying[place], nodes) if place in self.varying else number
+            fold_size(self.varying[place].at(nodes)) if place in self.varying else number
             for place, number in enumerate(numbers)
         ]
         done, seats = self.symbolic(self.args(sizes))
@@ -383,10 +386,6 @@ class Graph:
     def before(self, place: int) -> Any:
         """What a number was the last time."""
         return self.columns[place][-2:][0]
-
-    @staticmethod
-    def sized(one: Varying, nodes: Sequence[UOp]) -> Size:
-        return fold_size(one.at(nodes))
 
     def symbolic(self, args: Mapping[UOp, Any]) -> tuple[dict[UOp, UOp], dict[Buffer, int]]:
         """The nodes with these args, by what they were, and the memory in them that others stand
@@ -441,6 +440,11 @@ def terms_in_order(node: UOp, other: UOp) -> int:
     return prod(map(largest, varying)) if alone else terms_of(node)
 
 
+def most_terms(node: UOp) -> int:
+    """How many terms a REDUCE_AXIS may add up in order."""
+    return TERMS if node.dtype.is_float and node.arg[0] in _ROUNDED else EXACT_TERMS
+
+
 def terms_of(node: UOp) -> int:
     """How many elements make one of a REDUCE_AXIS."""
     shape = shape_of(node.src[0])
@@ -465,10 +469,6 @@ def nodes_of(roots: Roots) -> list[UOp]:
                 reached.add(below)
                 stack.append(below)
     return [node for node in sink.toposort() if node in reached]
-
-
-def _least_added(factor: Factor) -> tuple[int, int]:
-    return abs(factor[1]), factor[0]
 
 
 def fit(

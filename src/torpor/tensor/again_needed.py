@@ -97,7 +97,8 @@ def made_of(roots: Sequence[UOp]) -> list[tuple[Storage, UOp]]:
 
 
 def _is_next(root: UOp, asked: set[UOp]) -> bool:
-    left, stack, seen, ends = AHEAD, [root], {root}, list[UOp]()
+    ends: list[UOp] = []
+    left, stack, seen = AHEAD, [root], {root}
     while stack:
         node = stack.pop()
         if node in asked or not is_work(node):

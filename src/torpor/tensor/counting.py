@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes
@@ -16,7 +15,7 @@ from torpor.graph import build
 from torpor.ir.infer import Shape, largest
 from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
-from torpor.tensor.again import computed, memory_of
+from torpor.tensor.at_once import computed, memory_of
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.host import known_shape
@@ -24,6 +23,7 @@ from torpor.tensor.iota import iota
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.operands import choose, need
 from torpor.tensor.radix import keys_of, placed, sorted_keys, sorted_numbers, values_of
+from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import as_number
 from torpor.tensor.spelling import one_axis, within
 
@@ -70,7 +70,7 @@ class Counting(Handle):
             alone = self.reshape(1).nonzero(as_tuple)
             return alone if as_tuple else alone.narrow(1, 0, 0)
         tails = [()] * axes if as_tuple else [(axes,)]
-        found = _chosen(("places", as_tuple), partial(_places, as_tuple), tails, self)
+        found = _chosen(_places, tails, self, as_tuple)
         return tuple(found) if as_tuple else found[0]
 
     def nonzero_static(self, size: int, fill_value: int = -1) -> Tensor:
@@ -115,7 +115,7 @@ class Counting(Handle):
         smooth = self.dtype.is_float and grad_enabled()
         if smooth and memory_of(whole) is None:
             return whole.take(held.reshape(-1).nonzero(True)[0])
-        made = _chosen("masked", _masked, [()], held, whole)[0]
+        made = _chosen(_masked, [()], held, whole)[0]
         return with_rule(made, (whole, held), "masked") if smooth else made
 
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ class Counting(Handle):
         length = max(high + 1, minlength, int(low < 0))  # one place, where its error is found
         if weights is None and low >= 0 and 0 < length <= _most_entries(flat.shape[0]):
             size = _table_size(length - 1)
-            (counts,) = computed(("counts", size), partial(_counted, size), self)
+            (counts,) = computed(_counted, self, size)
             return _beginning(counts, length, (size,), self.device)
         given: Any = self.ones_like(dtype=dtypes.int64)
         if weights is not None:
@@ -213,7 +213,7 @@ class Counting(Handle):
         """
         if dim is not None or self.is_pair:
             return _slices(self, dim, True, return_inverse, return_counts)
-        found = _found("runs", _runs, self.reshape(-1).detach(), return_inverse, return_counts)
+        found = _found(_runs, self.reshape(-1).detach(), return_inverse, return_counts)
         return _asked(found, self.shape, return_inverse, return_counts)
 
 
@@ -269,19 +269,19 @@ def _kinds(flat: Any, inverse: bool, counts: bool) -> Kinds:
         low, high = _ends(flat) if bits > BYTE else (0, (1 << BYTE) - 1)
         if high - low < _most_entries(flat.shape[0]):
             size = _table_size(high - low)
-            return _found(("table", size), partial(_in_table, size), flat, inverse, counts)
+            return _found(_in_table, flat, inverse, counts, size)
         bits = min(-(-(high - low).bit_length() // BYTE) * BYTE, bits)  # few kinds of kernels
-    return _found(("sorted", bits), partial(_in_order, bits), flat, inverse, counts)
+    return _found(_in_order, flat, inverse, counts, bits)
 
 
-def _found(name: Any, find: Any, flat: Any, inverse: bool, counts: bool) -> Kinds:
+def _found(find: Any, flat: Any, inverse: bool, counts: bool, *more: int) -> Kinds:
     """The kinds of a vector's elements, of what is asked for: `find` gives `_gathered` of their
     values and how often these occur, and then the inverse.
     """
     if not flat.shape[0]:
         nothing = flat.cast(dtypes.int64)
         return Kinds(flat, nothing, nothing)
-    made = computed((name, inverse, counts), partial(find, inverse, counts), flat)
+    made = computed(find, flat, inverse, counts, *more)
     tables = _beginnings(made[: 2 + counts], [()] * (1 + counts), flat.device)
     which = _beginning(made[-1], flat.shape[0], flat.shape, flat.device) if inverse else None
     return Kinds(tables[0], which, tables[-1] if counts else None)
@@ -311,16 +311,18 @@ def _table_size(last: int) -> int:
 
 def _ends(flat: Any) -> tuple[int, int]:
     """The least and the greatest of some integers or bools."""
-    least, greatest = computed("ends", _extremes, flat)
+    least, greatest = computed(_extremes, flat)
     return int(least.numpy().item()), int(greatest.numpy().item())
 
 
+@repeated
 def _extremes(flat: Any) -> tuple[Any, Any]:
     """The least and the greatest element, without axes."""
     return flat.amin(), flat.amax()
 
 
-def _in_table(size: int, inverse: bool, counts: bool, flat: Any) -> list[Any]:
+@repeated
+def _in_table(flat: Any, inverse: bool, counts: bool, size: int) -> tuple[Any, ...]:
     """Kinds of numbers that are less than `size` more than the least."""
     wide = flat.cast(dtypes.int64)
     low = flat.amin().cast(dtypes.int64)  # the least as unsigned numbers, if they are such
@@ -329,7 +331,7 @@ def _in_table(size: int, inverse: bool, counts: bool, flat: Any) -> list[Any]:
     often = _table(place, size, entry, op)
     values = (_numbers(often) + low).cast(flat.dtype)
     made = _gathered(often.bool(), values, *([often] * counts))
-    return [*made, *([(made[0] - 1).take(place).cast(dtypes.int64)] if inverse else [])]
+    return *made, *([(made[0] - 1).take(place).cast(dtypes.int64)] if inverse else [])
 
 
 def _table(places: Any, size: int, entry: DType, op: Ops) -> Any:
@@ -338,12 +340,14 @@ def _table(places: Any, size: int, entry: DType, op: Ops) -> Any:
     return derive(build.scatter, (empty, places, places.ones_like(dtype=entry)), 0, op)
 
 
-def _counted(size: int, flat: Any) -> list[Any]:
+@repeated
+def _counted(flat: Any, size: int) -> tuple[Any]:
     """How often each number below `size` occurs."""
-    return [_table(flat.cast(dtypes.int64), size, dtypes.int64, Ops.ADD)]
+    return (_table(flat.cast(dtypes.int64), size, dtypes.int64, Ops.ADD),)
 
 
-def _in_order(bits: int, inverse: bool, counts: bool, flat: Any) -> list[Any]:
+@repeated
+def _in_order(flat: Any, inverse: bool, counts: bool, bits: int) -> tuple[Any, ...]:
     """Kinds of elements whose keys, less the least, are below 2**bits."""
     keys = keys_of(flat).contiguous()
     low = keys.amin() if bits < keys.dtype.bits else 0
@@ -359,20 +363,21 @@ def _in_order(bits: int, inverse: bool, counts: bool, flat: Any) -> list[Any]:
     return _of_runs(first, values_of(ordered, flat.dtype), order, inverse, counts)
 
 
-def _runs(inverse: bool, counts: bool, flat: Any) -> list[Any]:
+@repeated
+def _runs(flat: Any, inverse: bool, counts: bool) -> tuple[Any, ...]:
     """Kinds of neighbours."""
     return _of_runs(_differs(flat), flat, None, inverse, counts)
 
 
-def _of_runs(first: Any, values: Any, order: Any, inverse: bool, counts: bool) -> list[Any]:
+def _of_runs(first: Any, values: Any, order: Any, inverse: bool, counts: bool) -> tuple[Any, ...]:
     """Kinds that stand side by side, `first` saying where they begin: in place, or in `order`."""
     made = _gathered(first, values)
     which = (made[0] - 1).cast(dtypes.int64)
     if counts:
-        made.append(_table(which, values.shape[0], dtypes.int64, Ops.ADD))
+        made = *made, _table(which, values.shape[0], dtypes.int64, Ops.ADD)
     if inverse and order is not None:
         which = placed(which.reshape(1, -1), order.reshape(1, -1)).reshape(-1)
-    return [*made, *([which] if inverse else [])]
+    return *made, *([which] if inverse else [])
 
 
 def _differs(flat: Any) -> Any:
@@ -383,8 +388,9 @@ def _differs(flat: Any) -> Any:
 
 
 # --- choosing -------------------------------------------------------------------------------------
-def _places(apart: bool, tensor: Any) -> list[Any]:
-    """For each element whether it is not 0, and where it stands: for each axis a vector, or
+@repeated
+def _places(tensor: Any, apart: bool) -> tuple[Any, ...]:
+    """`_gathered` of where elements that are not 0 stand: for each axis a vector, or
     (elements, axes).
     """
     flat = tensor.reshape(-1)
@@ -393,31 +399,26 @@ def _places(apart: bool, tensor: Any) -> list[Any]:
         found.append(rest % max(size, 1))
         rest = rest // max(size, 1)
     places = [rest, *reversed(found)]
-    return [flat.bool(), *(places if apart else [Handle._type.stack(places, 1)])]
+    return _gathered(flat.bool(), *(places if apart else [Handle._type.stack(places, 1)]))
 
 
-def _masked(held: Any, tensor: Any) -> tuple[Any, Any]:
-    """For `_chosen`: flags and elements as vectors."""
-    return held.reshape(-1), tensor.reshape(-1)
+@repeated
+def _masked(held: Any, tensor: Any) -> tuple[Any, ...]:
+    """`_gathered` of elements for which a flag holds."""
+    return _gathered(held.reshape(-1), tensor.reshape(-1))
 
 
-def _chosen(name: Any, flagged: Any, tails: Sequence[Shape], *tensors: Any) -> list[Any]:
-    """Of tensors `flagged` gives flags and tables of rows of the shapes `tails`: of each table the
-    rows for which a flag holds. Computed at once, whatever their count by the same kernels: the
-    others are put behind them.
+def _chosen(choose: Any, tails: Sequence[Shape], *given: Any) -> list[Any]:
+    """The rows for which a flag holds of the tables, of rows of the shapes `tails`, that `choose`
+    gives `_gathered`. Computed at once, whatever their count by the same kernels: the others are
+    put behind them.
     """
-    if not tensors[0].numel():
-        return [table[:0] for table in flagged(*tensors)[1:]]
-    made = computed(name, partial(_gathering, flagged), *tensors)
-    return _beginnings(made, tails, tensors[0].device)
+    if not given[0].numel():
+        return [table[:0] for table in choose(*given)[1:]]
+    return _beginnings(computed(choose, *given), tails, given[0].device)
 
 
-def _gathering(flagged: Any, *tensors: Any) -> list[Any]:
-    """`_gathered` of the flags and tables that `flagged` gives for tensors."""
-    return _gathered(*flagged(*tensors))
-
-
-def _gathered(flags: Any, *tables: Any) -> list[Any]:
+def _gathered(flags: Any, *tables: Any) -> tuple[Any, ...]:
     """How many flags hold up to each, and the tables with the rows for which one holds in front of
     the others.
     """
@@ -433,10 +434,10 @@ def _gathered(flags: Any, *tables: Any) -> list[Any]:
         nothing = make(build.constant(0, table.dtype, shape), flags.device)
         rows = place.reshape(length, *[1] * (table.ndim - 1)).expand(table.shape)
         found.append(derive(build.scatter, (nothing, rows, table), 0, Ops.STORE, True))
-    return [ahead, *found]
+    return ahead, *found
 
 
-def _beginnings(made: list[Any], tails: Sequence[Shape], device: Any) -> list[Any]:
+def _beginnings(made: Sequence[Any], tails: Sequence[Shape], device: Any) -> list[Any]:
     """The rows for which a flag holds, of what was computed of `_gathered`, with rows of the shapes
     `tails`.
     """

@@ -228,7 +228,8 @@ def _ruled(value: UOp, *rest: Any) -> UOp:
 def derive(function: Callable[..., UOp], operands: Sequence[Handle], *arguments: Any) -> Tensor:
     """A new tensor: `function` of the operands' nodes and `arguments`."""
     device = common_device(operands) if len(operands) > 1 else operands[0]._storage.device
-    requires, depth, nodes = False, 0, list[UOp]()
+    nodes: list[UOp] = []
+    requires, depth = False, 0
     for operand in operands:
         storage = operand._storage
         node = operand._current()

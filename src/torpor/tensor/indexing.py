@@ -101,7 +101,9 @@ def _full_key(key: Any, operand: Any) -> list[Any]:
 
 def _box(shape: Shape, parts: tuple[Any, ...]) -> Box | None:
     """What integers and slices without steps take of a shape; None where there is more to it."""
-    boxes, lengths, left = list[tuple[int, int]](), list[int](), list[int]()
+    boxes: list[tuple[int, int]] = []
+    lengths: list[int] = []
+    left: list[int] = []
     for part, size in zip(parts, shape):
         kind = type(part)
         if type(size) is not int:

@@ -1,7 +1,8 @@
 """The integers 0, 1, 2, … as a tensor: what ranges, masks, one-hot and random numbers start from.
 
 Two small tables in memory make any length: i = (i // 1024) * 1024 + i % 1024. They are shared, so
-that equal work is an equal graph.
+that equal work is an equal graph. Where the last row is not whole there are as many as there may
+be, so that graphs of other lengths differ in the length alone.
 """
 
 from __future__ import annotations
@@ -32,6 +33,16 @@ def _table(length: int, scale: int, device: str, dtype: DType) -> UOp:
     return buffer_node(buffer_from(values, device, dtype), (length,))
 
 
+def _rows_for(count: int) -> int:
+    """How many rows of the table so many numbers are taken from."""
+    rows, rest = divmod(count, _TABLE)
+    if rest:
+        rows = _TABLE
+        while rows * _TABLE < count:
+            rows *= _TABLE
+    return rows
+
+
 def iota(length: Size, device: Any, dtype: DType = dtypes.int64) -> UOp:
     """0 … length-1 of `dtype`, shape (length,)."""
     device = JOINT.join(device) if type(device) is tuple else device
@@ -39,7 +50,7 @@ def iota(length: Size, device: Any, dtype: DType = dtypes.int64) -> UOp:
     if count <= _TABLE:
         table = _table(count, 1, device, dtype)
     else:
-        rows = -(-count // _TABLE)
+        rows = _rows_for(count)
         high = build.reshape(iota(rows, device, dtype), (rows, 1))
         scale = build.constant(_TABLE, dtype, (rows, 1))
         high = build.elementwise(Ops.MUL, high, scale)

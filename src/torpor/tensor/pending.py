@@ -169,7 +169,8 @@ def _gradients_beside(roots: Sequence[UOp], others: Sequence[Storage]) -> list[S
 
 def _first_below(roots: Sequence[UOp], wanted: set[UOp]) -> set[UOp]:
     """Those of the wanted nodes that these lead to, or are."""
-    stack, seen, found = [*roots], {*roots}, set[UOp]()
+    found: set[UOp] = set()
+    stack, seen = [*roots], {*roots}
     while stack and len(found) < len(wanted):
         node = stack.pop()
         if node in wanted:

@@ -42,7 +42,8 @@ class _Call:
 
     def __init__(self, arguments: Sequence[Any], names: tuple[str, ...]):
         self.arguments, self.names = arguments, names
-        self.handles, self.nodes = list[Handle](), list[UOp]()
+        self.handles: list[Handle] = []
+        self.nodes: list[UOp] = []
         words: list[Any] = [names, grad_enabled(), default_float()]
         shapes: list[Shape] = []
         self.depth, self.has_numbers = 0, False

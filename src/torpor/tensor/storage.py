@@ -121,6 +121,8 @@ CARRIED: Final = 8  # values computed along, one made of the other, whose graphs
 _instead: Final[weakref.WeakSet[UOp]] = weakref.WeakSet()  # values whose graphs are gone
 # By memory whose graph was let go in a long loop: the memory that it was made of.
 _sources: Final[weakref.WeakKeyDictionary[UOp, weakref.WeakSet[UOp]]] = weakref.WeakKeyDictionary()
+# By what has been computed: the memory that it is made of, which its graph holds.
+_memory: Final[weakref.WeakKeyDictionary[UOp, set[UOp]]] = weakref.WeakKeyDictionary()
 
 
 def remember(node: UOp, value: UOp, age: int = 0) -> None:
@@ -160,17 +162,41 @@ def settle(node: UOp, value: UOp, age: int, holder: Storage | None = None) -> No
 
 def _note_sources(node: UOp, value: UOp) -> None:
     """Note what memory a value was made of, whose graph is let go though nobody asked for it."""
-    stack, seen = [node], {node}
-    while stack:
-        for below in stack.pop().src:
-            if below not in seen:
-                seen.add(below)
-                stack.append(below)
-    memory = [below for below in seen if below.op is _BUFFER]
+    memory = _memory_below(node)
     found = weakref.WeakSet(memory)
     for below in memory:
         found.update(_sources.get(below, ()))
     _sources[value.below(MOVEMENT)] = found
+
+
+def _memory_below(root: UOp) -> set[UOp]:
+    """The memory that a graph is made of. That of what has been computed on the way is kept with
+    it: several values that are carried on are made of the same.
+    """
+    nothing: set[UOp] = set()
+    walks = [(root, [*root.src], nothing, {root})]
+    while True:
+        top, stack, memory, seen = walks[-1]
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node.op is _BUFFER:
+                memory.add(node)
+            elif node.known is None:
+                stack += node.src
+            elif (found := _memory.get(node)) is not None:
+                memory |= found
+            else:
+                walks.append((node, [*node.src], set(), {node}))
+                break
+        else:
+            walks.pop()
+            if not walks:
+                return memory
+            _memory[top] = memory
+            walks[-1][2].update(memory)
 
 
 def sources_lost(root: UOp) -> set[UOp]:

@@ -1,4 +1,4 @@
-"""What is computed at the call runs its kernels again on other memory, only where that is so."""
+"""What is computed at the call."""
 
 import numpy as np
 import pytest
@@ -6,54 +6,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from torpor import Context, Tensor, jit
-from torpor.tensor.again import computed, memory_of
+from torpor import Tensor, jit
+from torpor.tensor.at_once import computed, memory_of
 
 RANDOM = np.random.default_rng(0)
 
 
-def counted(calls: list[int]):
+def test_values_are_those_of_the_tensors_that_are_given() -> None:
     def function(x: Tensor, y: Tensor) -> list[Tensor]:
-        calls.append(1)
         return [x + y * 2, (x * y).sum()]
 
-    return function
-
-
-def test_a_known_function_is_not_called_again() -> None:
-    calls: list[int] = []
-    function = counted(calls)
     for n in range(4):
         x, y = (Tensor(RANDOM.random(50 + n // 3, np.float32)).realize() for _ in range(2))
-        total, dot = computed("a known function", function, x, y)
+        total, dot = computed(function, x, y)
         np.testing.assert_allclose(total.numpy(), x.numpy() + y.numpy() * 2, rtol=1e-6)
         np.testing.assert_allclose(dot.numpy().item(), (x.numpy() * y.numpy()).sum(), rtol=1e-5)
-    assert len(calls) == 2  # of two lengths
-
-
-def test_what_is_not_in_memory_is_put_there_and_twice_the_same_takes_the_usual_way() -> None:
-    calls: list[int] = []
-    function = counted(calls)
     x = Tensor(np.arange(6.0, dtype=np.float32)).realize()
-    for _ in range(2):
-        twice = computed("another function", function, x, x)[0]
-        assert twice.numpy().tolist() == [0, 3, 6, 9, 12, 15]
-        other = computed("another function", function, x + 1, x.flip(0))[0]
-        assert other.numpy().tolist() == [11, 10, 9, 8, 7, 6]
-    assert len(calls) == 3
+    assert computed(function, x, x)[0].numpy().tolist() == [0, 3, 6, 9, 12, 15]
+    assert computed(function, x + 1, x.flip(0))[0].numpy().tolist() == [11, 10, 9, 8, 7, 6]
     assert memory_of(x) is not None and memory_of(x.reshape(2, 3)) is not None
     assert memory_of(x[1:]) is None and memory_of(x + 1) is None
     assert memory_of(x.reshape(2, 3).T) is None
-
-
-def test_settings_are_part_of_what_is_known() -> None:
-    calls: list[int] = []
-    function = counted(calls)
-    for strict in (0, 1, 0, 1):
-        x, y = (Tensor(RANDOM.random(9, np.float32)).realize() for _ in range(2))
-        with Context(STRICT_FLOAT=strict):
-            computed("a third function", function, x, y)
-    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.bool_, np.float64])
