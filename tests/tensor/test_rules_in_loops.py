@@ -246,3 +246,13 @@ def test_examples_that_do_not_fit_are_an_error() -> None:
         torpor.vmap(lambda a: a)(Tensor(1.0))
     with pytest.raises(ValueError, match="axis 2"):
         torpor.vmap(lambda a: a, in_dims=2)(Tensor.ones(3, 4))
+
+
+@pytest.mark.parametrize(
+    "count", [lambda row: row[row > 1], lambda row: row.nonzero(), lambda row: row.unique()]
+)
+def test_a_choice_of_unknown_length_says_what_to_write(count: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(ValueError, match=r"how many elements .* masked_select\(size=\)"):
+        torpor.vmap(count)(Tensor(ROWS))
+    with pytest.raises(ValueError, match=r"how many elements .* masked_select\(size=\)"):
+        torpor.scan(lambda total, row: (total, count(row)), Tensor(0.0), Tensor(ROWS))

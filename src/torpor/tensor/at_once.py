@@ -10,7 +10,8 @@ from torpor.ir.infer import Shape
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.computing import compute
-from torpor.tensor.handle import Handle
+from torpor.tensor.handle import Handle, located
+from torpor.tensor.inside import UnknownValueError, depends_on_step
 from torpor.tensor.storage import recall
 from torpor.tensor.watch import active
 
@@ -21,8 +22,14 @@ SAME: Final = frozenset(
 
 def computed(function: Callable[..., Sequence[Any]], *given: Any) -> Sequence[Any]:
     """What `function` gives for tensors and plain values, computed: the memory of each value, which
-    has no graph; tensors where a trace watches, or memory is not whole.
+    has no graph; tensors where a trace watches, or memory is not whole. `UnknownValueError` in the
+    step of a loop.
     """
+    handles = [one for one in given if isinstance(one, Handle)]
+    if any(depends_on_step(one._current()) for one in handles):
+        what = "how many elements there are depends on the step of a loop, or on vmap's example"
+        tip = "use where(), or say how many: masked_select(size=), nonzero_static(size)"
+        raise located(UnknownValueError(f"{what}; {tip}"), handles)
     if not active:
         given = tuple([_in_memory(one) if isinstance(one, Handle) else one for one in given])
     made = function(*given)
