@@ -349,7 +349,8 @@ class Reach:
         if is_a(value, threading.local):
             self.bake(f"which attributes {path} has in this thread")
         elif type(own) is dict and not is_a(value, types.ModuleType):
-            self.contents[id(own)] = own, dict(own), f"{path}.__dict__"
+            # As it was first: members may give way to others for a while.
+            self.contents.setdefault(id(own), (own, dict(own), f"{path}.__dict__"))
 
     def _attributes(self, value: Any, path: str, names: Any) -> None:
         """Note the attributes of `value` under these names (None: under all that it has)."""
