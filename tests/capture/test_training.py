@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from io import StringIO
 from typing import Any
@@ -440,3 +442,28 @@ def test_what_a_function_changes_in_a_list_that_it_reads_is_changed_at_each_call
     for _ in range(6):
         state[0] = 4
         assert (f(Tensor([2.0])).item(), state) == (10.0, [5])
+
+
+def test_a_model_goes_with_its_jitted_step_without_a_collection() -> None:
+    def trained() -> list[Any]:
+        net = nn.Linear(3, 4)
+        optimiser = nn.optim.Adam(net.parameters(), lr=0.1)
+
+        def step(x: Tensor, rate: float) -> Tensor:
+            optimiser.zero_grad()
+            loss = net(x).square().mean() * rate
+            loss.backward()
+            optimiser.step()
+            return loss
+
+        jitted = torpor.jit(step)
+        for number in range(5):
+            jitted(Tensor.ones(2, 3), 0.5 * number).item()
+        return [weakref.ref(one) for one in (net, optimiser, net.weight, jitted)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert [one() for one in trained()] == [None] * 4
+    finally:
+        gc.enable()

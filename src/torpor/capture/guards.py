@@ -200,7 +200,7 @@ class Guards:
         )
         scope = {**self.names, "bool": bool}
         exec(source, scope)
-        check: Check = scope["check"]
+        check: Check = scope.pop("check")  # which is no cycle then
         return check
 
     def paths(self) -> list[str]:
