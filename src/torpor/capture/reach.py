@@ -185,7 +185,7 @@ class Reach:
         self.loaded |= loaded
         self.changed |= changed
         self.stored |= stored
-        for place in list(self.places.values()):
+        for place in list(self.places.values()) if expanding else ():
             if place.name in expanding:
                 self._expand(place)
         if fresh:
