@@ -397,3 +397,43 @@ def test_a_module_that_is_loaded_by_name_is_listed(monkeypatch: pytest.MonkeyPat
     jitted = torpor.jit(lambda x: x * importlib.import_module("a_module_of_a_user").k)
     assert jitted(number(1)).item() == 2
     assert "baked in: a call of importlib.import_module" in torpor.explain(jitted)
+
+
+def test_modules_that_code_only_asks_for_are_not_looked_into(monkeypatch: Any) -> None:
+    other: Any = types.ModuleType("another_module_of_a_user")
+    other.k = 1
+    monkeypatch.setitem(sys.modules, other.__name__, other)
+    thing = types.SimpleNamespace(k=2)
+
+    @torpor.jit
+    def asks(x: Tensor) -> Tensor:
+        return x * thing.k if "a_module_of_a_user" not in sys.modules else x
+
+    for _ in range(4):
+        assert asks(number(3)).item() == 6
+        other.k += 1
+    assert "trace 2" not in torpor.explain(asks)
+    monkeypatch.setitem(sys.modules, "a_module_of_a_user", other)
+    assert [asks(number(3)).item() for _ in range(2)] == [3, 3]
+    monkeypatch.delitem(sys.modules, "a_module_of_a_user")
+    thing.k = 4
+    assert asks(number(3)).item() == 12
+
+
+def test_a_module_that_is_found_by_its_name_is_guarded(monkeypatch: Any) -> None:
+    module: Any = types.ModuleType("a_module_of_a_user")
+    module.k = 2
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    name = module.__name__
+
+    def named() -> Any:
+        return sys.modules[name].k
+
+    known = sys.modules
+    attribute = "modules"
+    for value in named, lambda: known.get(name).k, lambda: getattr(sys, attribute)[name].k:
+        jitted = torpor.jit(lambda x, value=value: x * (value() if name in sys.modules else 0))
+        module.k = 2
+        assert [jitted(number(3)).item() for _ in range(2)] == [6, 6]
+        module.k = 5
+        assert jitted(number(3)).item() == 15

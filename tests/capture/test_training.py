@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from io import StringIO
 from typing import Any
@@ -395,3 +397,73 @@ def test_an_argument_that_is_made_a_leaf_is_one_after_each_call() -> None:
         (x * 2).sum().backward()
         assert x.grad.tolist() == [3.0, 4.0]
     assert "requires a gradient" in torpor.explain(slope)
+
+
+def test_training_that_a_step_turns_on_and_an_evaluation_off_is_replayed() -> None:
+    torpor.manual_seed(3)
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    optimiser = nn.optim.SGD(net.parameters(), lr=0.1)
+    x = Tensor(np.random.default_rng(0).normal(size=(5, 3)).astype("f4"))
+
+    def step() -> Tensor:
+        net.train()
+        optimiser.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimiser.step()
+        return loss
+
+    def evaluated() -> Tensor:
+        net.eval()
+        return net(x).sum()
+
+    state = {name: one.clone() for name, one in net.state_dict().items()}
+    plain = [(step().item(), evaluated().item()) for _ in range(6)]
+    net.load_state_dict(state)
+    jitted, looked = torpor.jit(step), torpor.jit(evaluated)
+    found = []
+    for _ in range(6):
+        found.append((jitted().item(), looked().item()))
+        assert not net.training and not net[1].training
+    np.testing.assert_allclose(found, plain, rtol=1e-5)
+    assert int(net[1].num_batches_tracked.item()) == 6
+    for one in jitted, looked:
+        assert "as it is" not in torpor.explain(one) and "trace 3" not in torpor.explain(one)
+
+
+def test_what_a_function_changes_in_a_list_that_it_reads_is_changed_at_each_call() -> None:
+    state = [0]
+
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        state[0] += 1
+        return x * state[0]
+
+    for _ in range(6):
+        state[0] = 4
+        assert (f(Tensor([2.0])).item(), state) == (10.0, [5])
+
+
+def test_a_model_goes_with_its_jitted_step_without_a_collection() -> None:
+    def trained() -> list[Any]:
+        net = nn.Linear(3, 4)
+        optimiser = nn.optim.Adam(net.parameters(), lr=0.1)
+
+        def step(x: Tensor, rate: float) -> Tensor:
+            optimiser.zero_grad()
+            loss = net(x).square().mean() * rate
+            loss.backward()
+            optimiser.step()
+            return loss
+
+        jitted = torpor.jit(step)
+        for number in range(5):
+            jitted(Tensor.ones(2, 3), 0.5 * number).item()
+        return [weakref.ref(one) for one in (net, optimiser, net.weight, jitted)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert [one() for one in trained()] == [None] * 4
+    finally:
+        gc.enable()

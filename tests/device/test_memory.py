@@ -52,6 +52,16 @@ def test_a_block_that_was_a_little_smaller_serves_again():
     assert allocator.allocate(103_244_288, SPEC) is block
 
 
+def test_new_zeros_take_the_place_of_a_freed_block_of_their_class():
+    allocator, zeros = HostAllocator(), BufferSpec(zeros=True)
+    for _ in range(3):
+        block = allocator.allocate(1 << 22, zeros)
+        assert not any(ctypes.string_at(block.address, 1 << 22))
+        ctypes.memset(block.address, 1, 1 << 22)
+        allocator.free(block)
+        assert allocator.kept == block.capacity
+
+
 def test_a_freed_block_is_used_again():
     allocator = HostAllocator()
     block = allocator.allocate(1000, SPEC)

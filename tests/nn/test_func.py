@@ -31,6 +31,7 @@ def test_gradients_by_functional_call_are_those_of_backward():
         np.testing.assert_allclose(jitted[name].numpy(), one.grad.numpy(), atol=1e-6)
         assert parameters[name] is one
     assert np.isclose(value.item(), net(x).square().mean().item())
+    assert "replayed 2 times" in torpor.explain(step) and "as it is" not in torpor.explain(step)
 
 
 def test_buffers_are_written_in_what_is_given_and_names_have_to_fit():

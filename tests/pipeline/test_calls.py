@@ -12,7 +12,7 @@ import pytest
 import torpor
 from torpor import Tensor, nn
 from torpor.ir.ops import Ops
-from torpor.pipeline import measuring
+from torpor.pipeline import calls, measuring
 
 RANDOM = np.random.default_rng(5)
 DATA = RANDOM.standard_normal((40, 6))
@@ -410,3 +410,21 @@ def test_a_gradient_is_asked_for_after_a_function_of_any_size_was_computed():
         inside = exponentials(data)
         expected = inside * (data - (inside * data).sum(-1, keepdims=True))
         np.testing.assert_allclose(by_x.numpy(), expected, rtol=1e-6, atol=1e-12)
+
+
+def test_what_is_known_of_ever_other_graphs_is_bounded_by_their_size(monkeypatch) -> None:
+    """Steps of networks of many depths, of which a form has 142 to 500 words."""
+    monkeypatch.setattr(calls, "MOST_WORDS", 1000)
+    monkeypatch.setattr(calls, "_written", {})
+    monkeypatch.setattr(calls, "_words", 0)
+    for depth in 3 * (1, 2, 3, 4, 5, 6):
+        layers = [leaf(np.eye(3) / (n + 1)) for n in range(depth)]
+        optimiser = nn.optim.SGD(layers, lr=0.5)
+        x = Tensor(DATA[:4, :3])
+        for layer in layers:
+            x = (x @ layer).tanh()
+        x.sum().backward()
+        optimiser.step()
+        words = sum(len(name[-1]) for name in calls._written)
+        assert words == calls._words <= 1000
+    assert calls._written

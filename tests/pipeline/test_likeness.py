@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import torpor
 from torpor import Tensor
+from torpor.pipeline import likeness
 
 TABLE = np.random.default_rng(3).standard_normal((37, 3))
 SIZES = [(9, 9, 9, 10), (8, 12, 8, 9), (9, 5, 12, 11), (5, 5, 13, 14)]
@@ -112,3 +113,23 @@ def test_parts_whose_sizes_depend_on_data(compiled: list[str]) -> None:
             np.testing.assert_allclose(expert.grad.numpy(), slope, rtol=1e-10, atol=1e-12)
         seen.append(len(compiled))
     assert seen[3] == seen[6], seen  # one row alone is another graph
+
+
+def test_sizes_that_are_in_no_pattern_are_not_looked_at_each_time(monkeypatch) -> None:
+    """As of the weights of many layers: their product is that of three sizes."""
+    made = []
+    graph = likeness.Graph
+
+    def noted(*given):
+        made.append(given)
+        return graph(*given)
+
+    monkeypatch.setattr(likeness, "Graph", noted)
+    random, seen = np.random.default_rng(5), []
+    for _ in range(24):
+        shape = tuple(random.integers(2, 30, 3).tolist())
+        x = random.standard_normal(shape)
+        found = Tensor(x.reshape(-1)).reshape(*shape).sum(1).numpy()
+        np.testing.assert_allclose(found, x.sum(1), rtol=1e-12, atol=1e-12)
+        seen.append(len(made))
+    assert seen[4] >= 4 and seen[-1] - seen[11] <= 4

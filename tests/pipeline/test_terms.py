@@ -51,6 +51,17 @@ def of_shared(w, n):
     return found, each / length + np.exp(W).sum(), slope
 
 
+def of_choices(w, n):
+    """One of four elements for each term: what tells which is made of a constant alone."""
+    rows, chosen = NUMBERS.normal(size=(n, 3)), NUMBERS.integers(0, 4, n).tolist()
+    found = sum((Tensor(row) @ w)[Tensor(one)] for row, one in zip(rows, chosen))
+    value, slope = 0.0, np.zeros_like(W)
+    for row, one in zip(rows, chosen):
+        value += (row @ W)[one]
+        slope[:, one] += row
+    return found, value, slope
+
+
 def of_a_stack(w, n):
     """Values laid end to end, and what comes of all of them."""
     rows, numbers = NUMBERS.normal(size=(n, 3)), NUMBERS.normal(size=n)
@@ -60,7 +71,7 @@ def of_a_stack(w, n):
     return (parts * Tensor(numbers)).sum(), (each * numbers[:, None]).sum(), slope
 
 
-@pytest.mark.parametrize("terms", [of_memory, of_boxes, of_shared, of_a_stack])
+@pytest.mark.parametrize("terms", [of_memory, of_boxes, of_shared, of_choices, of_a_stack])
 def test_sums_and_gradients_compile_nothing_from_the_third_pass_on(terms, compiled) -> None:
     for number, n in enumerate(COUNTS):
         if number == 2:

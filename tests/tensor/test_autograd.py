@@ -101,7 +101,8 @@ def test_inputs_that_nothing_depends_on():
     with pytest.raises(GradientError, match="allow_unused"):
         torpor.autograd.grad((x * x).sum(), [x, y])
     assert torpor.autograd.grad((x * x).sum(), [x, y], allow_unused=True)[1] is None
-    both = torpor.autograd.grad([x * x, x * 5], [x], grad_outputs=[Tensor([1.0]), Tensor([2.0])])
+    seeds = [Tensor([1.0]), Tensor([2.0])]
+    both = torpor.autograd.grad([x * x, x * 5], [x], seeds, None, False, True, True)
     assert both[0].tolist() == [14.0]
 
 

@@ -41,6 +41,8 @@ class Names:
     outer:    those of all three that are globals or closure cells.
     imported: modules that it imports.
     asked:    those of `loaded` that need not be there: the code can tell whether they are.
+    finds:    it may find modules by name: of what is called `modules` it reads more than whether
+              something is in it.
     """
 
     loaded: frozenset[str]
@@ -49,6 +51,7 @@ class Names:
     outer: frozenset[str]
     imported: frozenset[str]
     asked: frozenset[str]
+    finds: bool
 
 
 @lru_cache(maxsize=4096)
@@ -59,6 +62,7 @@ def names_of(code: CodeType) -> Names:
     stored: set[str] = set()
     outer: set[str] = set()
     imported: set[str] = set()
+    finds = False
     steps = list(dis.get_instructions(code))
     for number, step in enumerate(steps):
         if step.opname == "IMPORT_NAME":
@@ -74,13 +78,18 @@ def names_of(code: CodeType) -> Names:
             changes = _only_changes(following) and step.argval != "__dict__"
             into = changed if changes else loaded
             into.add(step.argval)
+            seeks = following is not None and following.opname == "CONTAINS_OP"
+            finds |= step.argval == "modules" and not seeks
             if step.opname in _OUTER_LOADS:
                 outer.add(step.argval)
     asked = _asked(code, outer, loaded)
     loaded |= asked
     if loaded & {"setattr", "delattr", "__setattr__", "__delattr__"}:
         stored |= asked | _texts(code)
-    return Names(*map(frozenset, (loaded, changed - loaded, stored, outer, imported, asked)))
+    finds |= "modules" in asked
+    read, only = frozenset(loaded), frozenset(changed - loaded)
+    others = frozenset(stored), frozenset(outer), frozenset(imported), frozenset(asked)
+    return Names(read, only, *others, finds)
 
 
 @lru_cache(maxsize=4096)
@@ -118,6 +127,18 @@ def _keywords(step: dis.Instruction) -> tuple[str, ...]:
 
 def _only_changes(step: dis.Instruction | None) -> bool:
     return step is not None and step.opname in _ATTRIBUTE_LOADS and step.argval in CHANGERS
+
+
+_imported: tuple[list[str], frozenset[str]] = [], frozenset()
+
+
+def imported() -> frozenset[str]:
+    """The names of the modules that are there, but for those that are taken as they are."""
+    global _imported
+    names = [*sys.modules]
+    if names != _imported[0]:
+        _imported = names, frozenset(name for name in names if not is_opaque(name))
+    return _imported[1]
 
 
 # --- whose code is looked at ----------------------------------------------------------------------

@@ -110,12 +110,16 @@ class _Finish:
         return is_a(value, (type, types.BuiltinFunctionType)) and is_named(value)
 
     def effects(self) -> list[tuple[Place, Any]]:
-        """Places outside that the function binds anew without reading them."""
+        """Places outside that the function binds anew; of those that it reads too, which have a
+        guard, only by what is plain.
+        """
         reach, found = self.tracer.reach, []
         for place in reach.places.values():
-            if place.name in reach.stored and not reach.is_read(place):
+            if place.name in reach.stored:
                 now = place.now()
-                if now is not place.value and not same(now, place.value):
+                if now is place.value or same(now, place.value):
+                    continue
+                if is_plain(now) or not reach.is_read(place):
                     found.append((place, now))
         return found
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from torpor.capture.code import is_opaque
+from torpor.capture.code import imported, is_opaque
 from torpor.capture.holding import is_a, line_of, own_attributes, own_of, snapshot_of
 from torpor.capture.place import ABSENT, Inherited, Local, Place, Variable
 from torpor.capture.program import Known, Slot, Step, step
@@ -200,7 +200,7 @@ class Guards:
         )
         scope = {**self.names, "bool": bool}
         exec(source, scope)
-        check: Check = scope["check"]
+        check: Check = scope.pop("check")  # which is no cycle then
         return check
 
     def paths(self) -> list[str]:
@@ -259,6 +259,9 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
         token = abc.get_cache_token()
         guards.names["token"] = abc.get_cache_token
         guards.add(f"token() == {token}", "what is registered with abstract classes")
+    if reach.imported is not None:
+        guards.names["imported"] = imported
+        guards.add(f"imported() == {guards.bind(reach.imported)}", "which modules are imported")
     _guard_functions(guards, reach.functions)
     _guard_grads(guards, tracer, arguments)
     return guards

@@ -110,6 +110,21 @@ def title_of(value: Any) -> str:
     return f"{module_of(kind)}.{name_of(kind)}"
 
 
+def named_by(value: Any, path: str) -> str:
+    """What an object of C code is to a function, in words."""
+    kind = type(value)
+    if hasattr(kind, "__next__") and not issubclass(kind, weakref.ProxyTypes):
+        return f"the iterator {path}"
+    is_function = any("__name__" in own_of(base) for base in line_of(kind))
+    return f"a call of {path}" if is_function else f"the {title_of(value)} {path}"
+
+
+def named_by_classes(kind: type) -> frozenset[str]:
+    """The attributes that objects have of a class, but for those that Python itself asks for."""
+    bases = [base for base in line_of(kind) if not is_opaque(module_of(base))]
+    return frozenset(name for base in bases for name in own_of(base) if name[:2] != "__")
+
+
 def _named(*names: str) -> Callable[[Any], Iterable[tuple[str, Any]]]:
     getters = [(f".{name}", operator.attrgetter(name)) for name in names]
     return lambda value: [(text, getter(value)) for text, getter in getters]

@@ -18,7 +18,7 @@ from torpor.base.phases import phase
 from torpor.base.site import decode, here
 from torpor.capture.attempt import Attempt, attempt, of_any_size
 from torpor.capture.constant import READS, Seen
-from torpor.capture.guards import GRADIENT_THERE, change, changed, listed, told
+from torpor.capture.guards import change, changed, listed, told
 from torpor.capture.holding import is_a, is_tensor
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Pattern, pattern_of
@@ -58,6 +58,7 @@ class _Kind:
     traces: list[Trace] = field(default_factory=list)
     plain: str | None = None
     unstable: int = 0
+    replays: int = 0  # when it was so last
     pattern: Pattern | None = None  # what tells calls of this kind
     native: Native | None = None  # replays its first trace without Python
     waited: int = 0  # replays before that is tried
@@ -328,12 +329,15 @@ class Jitted:
             if reason != READS or not kind.seen.may_match(made.tracer.constants, replays):
                 kind.plain = reason
         elif (unstable := trace.guards.failing(made.given)) is not None:
-            kind.unstable += 1
+            replays = sum(one.hits for one in kind.traces)
+            kind.unstable = kind.unstable + 1 if replays == kind.replays else 1
+            kind.replays = replays
             self._note_miss(unstable)
             if kind.unstable >= UNSTABLE_AFTER:
                 kind.plain = f"changes what it reads: {unstable}"
-            elif trace.guards.failing(made.given, GRADIENT_THERE) is None:
-                kind.traces.insert(0, trace)  # others take gradients away, or make them again
+                kind.traces = [one for one in kind.traces if one.hits]
+            elif trace.is_for_a_next(made.given):
+                kind.traces.insert(0, trace)
         else:
             kind.unstable = 0
             kind.traces.insert(0, trace)

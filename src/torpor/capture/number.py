@@ -183,7 +183,7 @@ class Tape:
         body = "\n  ".join([*self.lines, f"return ({''.join(words)}), ({given})"])
         source = f"def replay(n):\n try:\n  {body}\n except FAULTS:\n  return None\n"
         exec(source, scope)
-        replay: Replay = scope["replay"]
+        replay: Replay = scope.pop("replay")
         return replay
 
 

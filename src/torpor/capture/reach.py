@@ -17,11 +17,10 @@ import operator
 import sys
 import threading
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from torpor.capture.code import is_opaque, is_ours, names_of, root_of
+from torpor.capture.code import imported, is_opaque, is_ours, names_of, root_of
 from torpor.capture.holding import (
     has_name,
     held_of,
@@ -31,9 +30,10 @@ from torpor.capture.holding import (
     line_of,
     module_of,
     name_of,
+    named_by,
+    named_by_classes,
     own_attributes,
     own_of,
-    title_of,
 )
 from torpor.capture.place import ABSENT, Inherited, Local, Place, Variable
 from torpor.capture.tree import is_plain
@@ -97,6 +97,8 @@ class Reach:
         self.classes: dict[type, None] = {}  # whose special methods count
         self._packages: dict[tuple[str, bool], set[int]] = {}  # see `_counts_whole`
         self.abstract = False  # there is a class with which others can be registered
+        self.imported: frozenset[str] | None = None  # modules, if the code asks which there are
+        self._finds = False  # and takes them by their names
         self._waiting: list[tuple[Any, str]] = []
         self.before = identity()  # leaves that are made inside have greater numbers
 
@@ -107,6 +109,8 @@ class Reach:
         names = names_of(code)
         self.asked |= names.asked
         self._learn(names.loaded, names.changed, names.stored)
+        if names.finds:
+            self._find_modules()
         for kind in [*self.classes] if "__match_args__" in names.loaded else ():
             self._matched(kind)
         for name in sorted(names.outer.difference(code.co_freevars, code.co_cellvars)):
@@ -147,6 +151,7 @@ class Reach:
             self.whole = True
             for owner, path in self._attributed:
                 self._whole(owner, path)
+        self._find_modules()
         if not self.everything:
             self.everything = True
             for owner, path in list(self._attributed):
@@ -157,10 +162,20 @@ class Reach:
         """An attribute of `owner` is read, should it be there; no name: all that it itself has."""
         asked = frozenset(own_attributes(owner) or () if name is None else [name])
         self.asked |= asked
+        if owner is sys:
+            self._find_modules()
         if name is None and self.is_known(owner):
             self._whole(owner, self.path_of(owner))
         self._learn(asked, _NONE, _NONE)
         self._settle()
+
+    def _find_modules(self) -> None:
+        """From now on what is in any module may be read, by its name."""
+        if not self._finds:
+            self._finds = True
+            for place in list(self.places.values()):
+                if place.value is sys.modules:
+                    self._expand(place)
 
     def _learn(
         self, loaded: frozenset[str], changed: frozenset[str], stored: frozenset[str]
@@ -170,7 +185,7 @@ class Reach:
         self.loaded |= loaded
         self.changed |= changed
         self.stored |= stored
-        for place in list(self.places.values()):
+        for place in list(self.places.values()) if expanding else ():
             if place.name in expanding:
                 self._expand(place)
         if fresh:
@@ -241,7 +256,7 @@ class Reach:
                 self._given(value, path)
             return
         if held.bakes:
-            self.bake(_named_by(value, path))
+            self.bake(named_by(value, path))
         if held.snapshot is not None:
             self.contents[id(value)] = value, held.snapshot(value), path
         for text, part in held.parts(value) if held.parts is not None else ():
@@ -349,7 +364,10 @@ class Reach:
         if is_a(value, threading.local):
             self.bake(f"which attributes {path} has in this thread")
         elif type(own) is dict and not is_a(value, types.ModuleType):
-            self.contents[id(own)] = own, dict(own), f"{path}.__dict__"
+            places = {name: self.places.get((id(value), name)) for name in own}
+            first = {name: own[name] if at is None else at.value for name, at in places.items()}
+            kept = {name: part for name, part in first.items() if part is not ABSENT}
+            self.contents.setdefault(id(own), (own, kept, f"{path}.__dict__"))
 
     def _attributes(self, value: Any, path: str, names: Any) -> None:
         """Note the attributes of `value` under these names (None: under all that it has)."""
@@ -362,7 +380,7 @@ class Reach:
         if names is None:
             names = self.loaded | self.changed | self.stored
             if self._counts_whole(value):
-                names = names.union(own or (), _named_by_classes(type(value)))
+                names = names.union(own or (), named_by_classes(type(value)))
         if is_a(value, types.ModuleType):
             self._of_module(value, own, names, path)
             if type(value) is types.ModuleType:
@@ -386,7 +404,7 @@ class Reach:
         """
         is_module, is_class = is_a(value, types.ModuleType), is_a(value, type)
         name = _name_of(value) if is_module else module_of(value if is_class else type(value))
-        if is_module and _is_taken(name):
+        if is_module and (is_opaque(name) or is_ours(name)):
             return False
         key = root_of(name), is_module or is_class
         known = self._packages.setdefault(key, set())
@@ -463,7 +481,9 @@ class Reach:
         return place
 
     def _expand(self, place: Place) -> None:
-        if not place.expanded:
+        if place.owner is vars(sys) and place.value is sys.modules and not self._finds:
+            self.imported = self.imported or imported()
+        elif not place.expanded:
             place.expanded = True
             if place.value is not ABSENT:
                 self.add(place.value, place.path)
@@ -476,24 +496,5 @@ class Reach:
         return self.everything or named or place.read or (sets and place.name in self.stored)
 
 
-def _named_by_classes(kind: type) -> frozenset[str]:
-    """The attributes that objects have of a class, but for those that Python itself asks for."""
-    bases = [base for base in line_of(kind) if not is_opaque(module_of(base))]
-    return frozenset(name for base in bases for name in own_of(base) if name[:2] != "__")
-
-
-def _is_taken(module: Any) -> bool:
-    return is_opaque(module) or is_ours(module)
-
-
 def _name_of(module: Any) -> Any:
     return vars(module).get("__name__")
-
-
-def _named_by(value: Any, path: str) -> str:
-    """What an object of C code is to a function, in words."""
-    kind = type(value)
-    if hasattr(kind, "__next__") and not issubclass(kind, weakref.ProxyTypes):
-        return f"the iterator {path}"
-    is_function = any("__name__" in own_of(base) for base in line_of(kind))
-    return f"a call of {path}" if is_function else f"the {title_of(value)} {path}"

@@ -10,7 +10,7 @@ from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
 from torpor.capture.commit import Leaf, Value, commit, owner_of, results_of, shown_of
 from torpor.capture.draws import Draw, Stream, draw_word
-from torpor.capture.guards import Guards
+from torpor.capture.guards import GRADIENT_THERE, Guards
 from torpor.capture.number import Replay
 from torpor.capture.place import Place
 from torpor.capture.successor import Owner, heirs_of
@@ -127,6 +127,19 @@ class Trace:
         if path is None:
             path = "; ".join(self.used) or None
         return path or "tensors share memory in another way"
+
+    def is_for_a_next(self, tensors: Sequence[Handle]) -> bool:
+        """Whether guards fail after the run for nothing but what it has bound anew, as a replay
+        does: somebody may put that back before the next call. Gradients are made or taken away.
+        """
+        now = [(place, place.now()) for place, _ in self.effects]
+        try:
+            for place, _ in now:
+                place.put(place.value)
+            return self.guards.failing(tensors, GRADIENT_THERE) is None
+        finally:
+            for place, value in now:
+                place.put(value)
 
     def _before(
         self, source: int | Owner, storages: Sequence[Storage], tensors: Sequence[Handle]

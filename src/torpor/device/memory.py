@@ -142,19 +142,10 @@ class HostAllocator(Allocator):
     def allocate(self, nbytes: int, spec: BufferSpec) -> Block:
         capacity = size_class(nbytes)
         fresh = spec.zeros or spec.alignment > PADDING  # memory from the system is all 0
-        if not fresh and taken(self._lock, PATIENCE):
-            try:
-                if self._returned:
-                    self._settle()
-                blocks = self._free.get(capacity)
-                if blocks:
-                    self.kept -= capacity
-                    block = blocks.pop()
-                    if len(blocks) < self._least.get(capacity, 0):
-                        self._least[capacity] = len(blocks)
-                    return block
-            finally:
-                self._lock.release()
+        block = self._kept_block(capacity)
+        if block is not None and not fresh:
+            return block
+        del block  # given back to the system: new memory takes its place
         for _ in range(2):
             try:
                 return self._fresh(capacity, spec, nbytes)
@@ -208,6 +199,24 @@ class HostAllocator(Allocator):
         if destination.nbytes:
             found = _bytes_at(block.address + offset, destination.nbytes)
             np.frombuffer(destination, np.uint8)[:] = found
+
+    def _kept_block(self, capacity: int) -> Block | None:
+        """One of the freed blocks of a class, which is kept no longer."""
+        if not taken(self._lock, PATIENCE):
+            return None
+        try:
+            if self._returned:
+                self._settle()
+            blocks = self._free.get(capacity)
+            if not blocks:
+                return None
+            self.kept -= capacity
+            block = blocks.pop()
+            if len(blocks) < self._least.get(capacity, 0):
+                self._least[capacity] = len(blocks)
+            return block
+        finally:
+            self._lock.release()
 
     def _fresh(self, capacity: int, spec: BufferSpec, nbytes: int) -> Block:
         alignment = max(spec.alignment, PADDING)

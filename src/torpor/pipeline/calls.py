@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from torpor.base.locks import recursive_lock
 from torpor.graph.any_size import NUMBERED
 from torpor.graph.call import made_by
 from torpor.graph.reduce import AGAIN
@@ -23,6 +24,7 @@ from torpor.ir.uop import UOp
 from torpor.pipeline import along
 from torpor.pipeline.canonical import Canonical, canonical
 from torpor.pipeline.general import Derivation, count_of, numbers_of
+from torpor.pipeline.recipe import MOST_WORDS
 
 MOST: Final = 1024  # graphs with calls that are known
 PATIENCE: Final = 8  # forms of graphs alike until their templates are written out at once
@@ -46,6 +48,8 @@ class Written(NamedTuple):
 # By skeleton: how often it was another one, and the last.
 _written: Final[dict[tuple[Any, ...], tuple[int, Written | None]]] = {}
 _NONE: Final = 0, None
+_lock: Final = recursive_lock()  # a finaliser may compute something while it is held
+_words = 0  # in their skeletons
 
 
 def form_without(own: Canonical, roots: Roots) -> tuple[Canonical, Roots] | None:
@@ -73,15 +77,26 @@ def know_written(roots: Roots, wanted: Roots, values: Mapping[UOp, UOp]) -> None
     if own is None or form is None or own.key == form.key:
         return
     name = own.skeleton
-    if len(_written) >= MOST:
-        _written.clear()
     times, _ = _written.get(name, _NONE)
     hopeless = times == PATIENCE or meets_a_value(own, values)
     made = None if hopeless else written(own, form, values)
-    _written[name] = min(times + 1, PATIENCE), made
+    _keep(name, (min(times + 1, PATIENCE), made))
     if made is None:
         for call in own.calls:
             call.arg.template.likeness.is_called = False
+
+
+def _keep(name: tuple[Any, ...], known: tuple[int, Written | None]) -> None:
+    """Keep what is known of a graph; the oldest go where there are too many, or too large ones."""
+    global _words
+    with _lock:
+        if name not in _written:
+            _words += len(name[-1])
+        _written[name] = known
+        while len(_written) > MOST or _words > MOST_WORDS:
+            oldest = next(iter(_written))
+            del _written[oldest]
+            _words -= len(oldest[-1])
 
 
 def written(own: Canonical, form: Canonical, values: Mapping[UOp, UOp]) -> Written | None:

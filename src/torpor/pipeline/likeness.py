@@ -25,6 +25,7 @@ from torpor.pipeline.terms import folded
 from torpor.pipeline.vary import Graph, is_box
 
 MOST: Final = 4096  # skeletons that are remembered
+PATIENCE: Final = 2  # failures to write graphs with variables
 REMEMBERED: Final = 4  # numbers, and general forms, of each
 VARIES: Final = ()  # in place of what a graph has in common with others
 
@@ -38,6 +39,13 @@ class Seen:
     numbers: list[Numbers] = field(default_factory=list)
     forms: dict[tuple[Any, ...], list[Derivation]] = field(default_factory=dict)
     row: Row = field(default_factory=Row)  # of them
+    failures: int = 0  # to write them with variables, in a row
+    passes: int = 0  # until that is tried again
+
+    def failed(self) -> None:
+        """After some failures it is tried half as often each time."""
+        self.failures += 1
+        self.passes = (1 << max(self.failures - PATIENCE, 0)) - 1
 
 
 _seen: Final[dict[tuple[Any, ...], Seen]] = {}
@@ -82,6 +90,9 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
     seen.numbers = [*earlier[-REMEMBERED + 1 :], form.numbers]
     if steady or not (earlier or moved):
         return None
+    if seen.passes:
+        seen.passes -= 1
+        return None
     again = dict(repeated(form))
     apart = {p for p, first in again.items() if any(one[p] != one[first] for one in earlier)}
     if apart:
@@ -98,7 +109,9 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
             general, made = found
             known = seen.forms.get(form.wanted, [])
             seen.forms[form.wanted] = [general, *known[: REMEMBERED - 1]]
+            seen.failures = 0
             return made
+    seen.failed()
     return None
 
 

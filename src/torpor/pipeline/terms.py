@@ -302,7 +302,9 @@ def placed(x: UOp, axis: int, places: UOp) -> UOp:
 
 # --- which terms are alike ------------------------------------------------------------------------
 def owners_of(terms: Sequence[UOp]) -> tuple[dict[UOp, int], set[UOp]]:
-    """For each node of some terms the number of a term that has it, and those that several have."""
+    """For each node of some terms the number of a term that has it, and those that several have;
+    but for what is made of constants alone, which two terms may have by chance.
+    """
     owners: dict[UOp, int] = {}
     shared: set[UOp] = set()
     for number, term in enumerate(terms):
@@ -319,7 +321,16 @@ def owners_of(terms: Sequence[UOp]) -> tuple[dict[UOp, int], set[UOp]]:
         below = [node for node in stack.pop().src if node not in shared]
         shared.update(below)
         stack += below
-    return owners, shared
+    return owners, shared - made_of_constants(shared)
+
+
+def made_of_constants(nodes: set[UOp]) -> set[UOp]:
+    """Those of some nodes that are computed of constants alone."""
+    found: set[UOp] = set()
+    for node in UOp.sink(*nodes).toposort():
+        if node.op is Ops.CONST or (node.src and found.issuperset(node.src)):
+            found.add(node)
+    return found
 
 
 def written(term: UOp, shared: set[UOp]) -> Written:

@@ -230,7 +230,8 @@ class Graph:
         legal in between.
         """
         now = [self.form.numbers[start] for start in self.starts]
-        if min(now[: self.sizes]) < 1:
+        mosts = self.highest(now) if min(now[: self.sizes]) > 0 else now
+        if any(most <= value for most, value in zip(mosts, now)):
             return False
         for number in range(self.sizes):
 
@@ -238,11 +239,7 @@ class Graph:
                 return self.elements((*now[:number], value, *now[number + 1 :])) is not None
 
             smaller = range(1, now[number])
-            self.limits[number] = 1 + bisect_left(smaller, True, key=legal), now[number]
-        mosts = self.highest(now)
-        self.limits[: self.sizes] = [(one[0], most) for one, most in zip(self.limits, mosts)]
-        if any(most <= value for most, value in zip(mosts, now)):
-            return False
+            self.limits[number] = 1 + bisect_left(smaller, True, key=legal), mosts[number]
         ends = corners(self.limits[: self.sizes])
         some = ([self.between(n, i) for n in range(self.sizes)] for i in range(TRIED))
         tried = ((*values, *now[self.sizes :]) for values in (*ends, *some))
@@ -256,7 +253,7 @@ class Graph:
 
     def highest(self, now: Sequence[int]) -> list[int]:
         """How large sizes may become together: each grows to the next power of two by turns, while
-        there is room.
+        there is room. Nothing more is tried where one cannot grow.
         """
         mosts, rest = list(now[: self.sizes]), now[self.sizes :]
         self.room = max(ROOM, min(MOST, self.elements((*map(doubled, mosts), *rest)) or 0))
@@ -268,7 +265,9 @@ class Graph:
                 def elements(value: int, number: int = number) -> int | None:
                     return self.elements((*mosts[:number], value, *mosts[number + 1 :], *rest))
 
-                count = elements(more)
+                count, stays = elements(more), mosts[number] == now[number]
+                if count is None and stays and elements(now[number] + 1) is None:
+                    return mosts
                 if count is None:
                     larger, room = range(mosts[number] + 1, more + 1), self.room
                     mosts[number] += bisect_left(

@@ -30,14 +30,15 @@ __getattr__ = names_of("torpor.autograd", lambda: __all__, __name__)
 
 def grad(
     outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
-    create_graph: bool = False, allow_unused: bool | None = None, is_grads_batched: bool = False,
-    materialize_grads: bool = False,
+    create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None,
+    is_grads_batched: bool = False, materialize_grads: bool = False,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The sums of the outputs' gradients for each input; nothing is added to `.grad`. An input that
     no output depends on is an error, None with `allow_unused`, zeros with `materialize_grads`. With
     `is_grads_batched` each of `grad_outputs` has one axis more in front, along which there are many
     of them, and so has each gradient. With `create_graph` the sums can be differentiated again.
     An output whose gradients were taken before is an error where it is one in `backward`.
+    `only_inputs` means nothing, as in PyTorch.
 
     >>> x = Tensor([1.0, 2.0], requires_grad=True)
     >>> torpor.autograd.grad(x * x, x, Tensor.eye(2), is_grads_batched=True)[0].tolist()
