@@ -35,7 +35,7 @@ class _ParameterType(type):
 
 
 class Parameter(metaclass=_ParameterType):
-    """`Parameter(data, requires_grad=True)` is a tensor of its own that is trained; tensors are
+    """`Parameter(data, requires_grad=True)` is a tensor of its own that is trained; leaves are
     instances of it that require a gradient, or did before `requires_grad_(False)`.
     """
 
@@ -63,9 +63,10 @@ def _floats_as(name: str) -> Callable[[Any], Any]:
 
 
 class Module:
-    """Base of layers and models. Tensors that require a gradient are parameters, also while
-    `requires_grad_(False)` holds; other tensors that are attributes are buffers. No registration is
-    needed: attributes are looked at, and lists, tuples and dicts among them.
+    """Base of layers and models. Leaves that require a gradient are parameters, also while
+    `requires_grad_(False)` holds; what is computed from them is neither parameter nor buffer, and
+    other tensors that are attributes are buffers. No registration is needed: attributes are looked
+    at, and lists, tuples and dicts among them.
 
     >>> class Net(torpor.nn.Module):
     ...     def __init__(self):
