@@ -197,6 +197,9 @@ class _Callable(ModuleType):
         function = getattr(importlib.import_module(home), _CALLED[last])
         return function(*arguments, **options)
 
+    def __reduce__(self) -> Any:
+        return importlib.import_module, (self.__name__,)
+
 
 _CALLED: Final = {name: name for name in ("device", "explore", "profile")} | {"tensor": "Tensor"}
 
@@ -285,6 +288,7 @@ def __getattr__(name: str) -> Any:
             value = getattr(value, attribute)
     elif name in FUNCTIONS or _is_in_place(name):
         value = importlib.import_module("torpor.tensor.namespace").function_of(name)
+        value.__module__ = __name__  # where pickles find it
     elif name in MAKERS:
         value = getattr(importlib.import_module("torpor.tensor").Tensor, name)
     elif name in DTYPES:
