@@ -158,6 +158,7 @@ def test_classes_of_users_are_written_as_for_pytorch():
     one = Shifted(Tensor([1.0, 2.0])).expand((3,))
     assert (one.batch_shape, one.event_shape, one._batch_shape) == ((3,), (2,), (3,))
     assert one.sample((4,)).shape == (4, 3, 2) and one._extended_shape().numel() == 6
+    assert d.Normal(torpor.zeros(3, 2), 1.0).batch_shape.numel() == 6
     assert Wide(Tensor([1.0, 2.0])).event_shape == (1, 2)
 
 

@@ -126,12 +126,12 @@ class Distribution:
     @property
     def batch_shape(self) -> Shape:
         """How many independent ones it is, along each axis."""
-        return self._batch_shape
+        return Size(self._batch_shape)
 
     @property
     def event_shape(self) -> Shape:
         """The shape of one draw."""
-        return self._event_shape
+        return Size(self._event_shape)
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
         """The shape of draws; a class of the user's may call it."""
