@@ -197,6 +197,21 @@ class _Callable(ModuleType):
         function = getattr(importlib.import_module(home), _CALLED[last])
         return function(*arguments, **options)
 
+    def _kind(self) -> Any:
+        """What names of devices are instances of."""
+        if self.__name__ != "torpor.device":
+            raise TypeError(f"{self.__name__} is no type")
+        return self.registry.DeviceName
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, self._kind())
+
+    def __or__(self, other: Any) -> Any:  # `device: torpor.device | None`
+        return self._kind() | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | self._kind()
+
     def __reduce__(self) -> Any:
         return importlib.import_module, (self.__name__,)
 
