@@ -134,9 +134,9 @@ class Dense(Handle):
         return low.mH if upper else low
 
     def cholesky_solve(self, input2: Tensor, upper: bool = False) -> Tensor:
-        """X with A X = self, A being given by its Cholesky factor."""
-        low = input2.mH if upper else input2
-        return substituted(low.mH, substituted(low, self, False), True)
+        """X with A X = self, A being given by its Cholesky factor. NaN where A is singular."""
+        with telling():
+            return solve(input2.mH @ input2 if upper else input2 @ input2.mH, self)
 
     def cholesky_inverse(self, upper: bool = False) -> Tensor:
         """The inverse of a matrix that is given by its Cholesky factor."""
