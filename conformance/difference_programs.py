@@ -181,7 +181,7 @@ torpor.autograd.graph.__name__
     ),
     Topic(
         "Modules and optimisers",
-        "Tensors that require a gradient are parameters wherever a module holds them. An "
+        "Leaves that require a gradient are parameters wherever a module holds them. An "
         "optimiser's state is there from the beginning. A mask of attention that is called causal "
         "holds for what is put beside the keys, too.",
         """

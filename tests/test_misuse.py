@@ -28,6 +28,10 @@ PROGRAMS = {
     'torpor.manual_seed("x")': "a seed is a whole number, not 'x'",
     "torpor.Generator(None).manual_seed(None)": "a seed is a whole number, not None",
     "x.cumsum()": "cumsum() missing 1 required positional argument: 'dim'",
+    "Tensor(2, 3)": "a dtype is not 3; empty(2, 3)",
+    "type('N', (nn.Module,), {'act': torpor.relu})().act(x)": "of a class is given the object",
+    "torpor.lu": "torpor.linalg.lu_factor",
+    "isinstance(x, torpor.tensor)": "torpor.tensor is no type",
     "torpor.randint(3)": "(high, size) or (low, high, size)",
     # not the number, the name or the format
     'linalg.eigh(x, UPLO="X")': "UPLO is 'L' or 'U', not 'X'",

@@ -1,6 +1,8 @@
 """One rule for names: `torpor.f(x)` and `x.f()` mean the same."""
 
+import copy
 import inspect
+import pickle
 import subprocess
 import sys
 
@@ -244,3 +246,15 @@ def test_rooms_with_a_function_s_name_are_called_once_something_of_them_was_impo
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.split("\n")[:2] == ["[2, 3]", "True"]
+
+
+def test_functions_are_found_again_by_pickles():
+    rooms = torpor, torpor.nn.functional, torpor.linalg, torpor.fft, torpor.special
+    for room in rooms:
+        names = [name for name in dir(room) if not name.startswith("_")]
+        functions = {name: getattr(room, name) for name in names}
+        for name, function in functions.items():
+            if inspect.isfunction(function):
+                assert pickle.loads(pickle.dumps(function)) is function, (room, name)
+    for function in (Tensor.exp, Tensor.avg_pool2d, torpor.tensor):
+        assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is function

@@ -197,6 +197,24 @@ class _Callable(ModuleType):
         function = getattr(importlib.import_module(home), _CALLED[last])
         return function(*arguments, **options)
 
+    def _kind(self) -> Any:
+        """What names of devices are instances of."""
+        if self.__name__ != "torpor.device":
+            raise TypeError(f"{self.__name__} is no type")
+        return self.registry.DeviceName
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, self._kind())
+
+    def __or__(self, other: Any) -> Any:  # `device: torpor.device | None`
+        return self._kind() | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | self._kind()
+
+    def __reduce__(self) -> Any:
+        return importlib.import_module, (self.__name__,)
+
 
 _CALLED: Final = {name: name for name in ("device", "explore", "profile")} | {"tensor": "Tensor"}
 
@@ -285,6 +303,7 @@ def __getattr__(name: str) -> Any:
             value = getattr(value, attribute)
     elif name in FUNCTIONS or _is_in_place(name):
         value = importlib.import_module("torpor.tensor.namespace").function_of(name)
+        value.__module__ = __name__  # where pickles find it
     elif name in MAKERS:
         value = getattr(importlib.import_module("torpor.tensor").Tensor, name)
     elif name in DTYPES:

@@ -97,3 +97,18 @@ def test_a_dict_of_parameters_is_one_in_what_dicts_have():
     assert same["a"] is made["a"]
     assert made.popitem()[0] == "b"
     assert (list(made), list(same)) == (["a"], ["a", "b"])
+
+
+def test_containers_that_hold_nothing_yet_do_not_call_what_a_subclass_says():
+    class Counted(nn.ModuleDict):
+        def __init__(self):
+            super().__init__()
+            self.count = 0
+
+        def update(self, modules):
+            self.count += len(modules)
+            super().update(modules)
+
+    made = Counted()
+    made.update({"one": nn.Linear(1, 1)})
+    assert made.count == len(made) == 1

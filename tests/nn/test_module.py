@@ -352,3 +352,47 @@ def test_grad_takes_what_parameters_and_values_of_a_dict_give():
     assert module.bias.grad.tolist() == [2.0]
     with pytest.raises(DTypeError, match="not 3"):
         torpor.autograd.grad(module(x), 3)
+
+
+def test_what_a_module_computes_and_keeps_is_neither_parameter_nor_state():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.kept = nn.Linear(2, 2), []
+
+        def forward(self, x):
+            self.hidden = self.layer(x)
+            self.kept = [self.hidden.relu(), self.layer.weight[0]]
+            return self.kept[0]
+
+    net = Net()
+    before = list(net.state_dict())
+    made = net(torpor.ones(1, 2))
+    assert not isinstance(made, nn.Parameter) and isinstance(net.layer.weight, nn.Parameter)
+    assert list(net.state_dict()) == before == [name for name, _ in net.named_parameters()]
+    assert not list(net.buffers()) and "hidden" not in {**net._parameters, **net._buffers}
+    torpor.optim.SGD(net.parameters(), 0.1)
+    Net().load_state_dict(net.state_dict())
+    net.layer.weight.requires_grad_(False)
+    assert isinstance(net.layer.weight, nn.Parameter)
+
+
+def test_modules_may_hold_the_module_that_they_are_in():
+    class Inner(nn.Module):
+        def __init__(self, outer):
+            super().__init__()
+            self.layer, self.outer = nn.Linear(1, 1, bias=False), [outer]
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner(self)
+
+    one, other = Outer(), Outer()
+    assert [name for name, _ in one.named_modules()] == ["", "inner", "inner.layer"]
+    assert list(one.state_dict()) == [name for name, _ in one.named_parameters()]
+    assert list(one.state_dict()) == ["inner.layer.weight"] and "..." in repr(one)
+    other.load_state_dict(one.state_dict())
+    assert other.inner.layer.weight.tolist() == one.inner.layer.weight.tolist()
+    twice = nn.Sequential(layer := nn.Linear(1, 1), layer)
+    assert len(list(twice.modules(remove_duplicate=False))) == 3

@@ -100,3 +100,12 @@ def test_a_number_is_on_any_device(shape):
         assert moved.device == "PYTHON"
     assert np.array_equal(moved.numpy(), np.full(shape, 5, np.float32))
     assert np.array_equal(torpor.full(shape, 7).to("PYTHON").to("CPU").numpy(), np.full(shape, 7))
+
+
+def test_device_is_a_type_to_ask_and_to_annotate_with():
+    def made(device: torpor.device | None = None) -> Tensor:
+        return Tensor.ones(2, device=device)
+
+    assert isinstance(made().device, torpor.device) and not isinstance("CPU", torpor.device)
+    assert isinstance(made(torpor.device("cpu")).device, made.__annotations__["device"])
+    assert None | torpor.device == made.__annotations__["device"]

@@ -93,3 +93,32 @@ def test_the_slope_of_a_root_of_equal_eigenvalues():
     weights = np.arange(9.0).reshape(3, 3)
     slope = (torpor.linalg.matrix_sqrth(x) * Tensor(weights)).sum().gradient(x)[0].numpy()
     np.testing.assert_allclose(slope, (weights + weights.T) / 4, atol=1e-12)
+
+
+def test_triangles_are_solved_by_substitution():
+    """Of a small first row: elimination with pivots loses it in the large second one."""
+    low, right = Tensor(np.array([[1.0, 0.0], [1e16, 1.0]])), Tensor(np.array([[1e-30], [1.0]]))
+    for found in (
+        torpor.linalg.solve_triangular(low, right, upper=False),
+        torpor.linalg.solve_triangular(low.mT, right.mT, upper=True, left=False).mT,
+        right.triangular_solve(low, upper=False).solution,
+        right.triangular_solve(low.mT, transpose=True).solution,
+    ):
+        np.testing.assert_allclose(found.numpy(), [[1e-30], [1.0]], 1e-6)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_one_singular_triangle_is_no_error_of_the_others(jitted):
+    both, right = np.stack([2 * np.eye(2), np.ones((2, 2))]), Tensor(np.ones((2, 2, 1)))
+    triangles = Tensor(np.stack([2 * np.eye(2), np.array([[1.0, 0.0], [1.0, 0.0]])]))
+
+    def solutions(both, triangles):
+        return (
+            torpor.linalg.lu_solve(*torpor.linalg.lu_factor_ex(both)[:2], right),
+            torpor.linalg.solve_triangular(triangles, right, upper=False),
+            right.cholesky_solve(triangles),
+        )
+
+    solutions = torpor.jit(solutions) if jitted else solutions
+    for found, half in zip(solutions(Tensor(both), triangles), (0.5, 0.5, 0.25), strict=True):
+        assert (found[0].numpy() == half).all() and np.isnan(found[1].numpy()).all()

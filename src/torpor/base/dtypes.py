@@ -314,6 +314,8 @@ def _named(value: object) -> DType:
         return from_name(value.removeprefix("torch.").removeprefix("dtypes."))
     if isinstance(value, type) and value in _PYTHON:
         return _PYTHON[value]
+    if isinstance(value, int):  # a size, as in Tensor(2, 3)
+        raise DTypeError(f"a dtype is not {value!r}; empty(2, 3) is a tensor of these sizes")
     try:
         return dtypes.from_numpy(value)
     except TypeError as error:

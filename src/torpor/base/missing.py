@@ -51,7 +51,7 @@ INSTEAD: Final = {
     set_: x.data = y
     new: new_empty, new_zeros or new_tensor
     to_dlpack: x.__dlpack__(), and torpor.from_dlpack of any library's tensor
-    lu: torpor.linalg.lu
+    lu: torpor.linalg.lu_factor (both triangles in one matrix), or torpor.linalg.lu
     geqrf ormqr orgqr: torpor.geqrf, torpor.ormqr and torpor.orgqr
     ldl_factor ldl_factor_ex ldl_solve: torpor.linalg.lu_factor, lu_solve and cholesky
     lstsq: torpor.linalg.lstsq
@@ -85,6 +85,7 @@ Context(THREADS=...)
     SparseAdam: Adam, as gradients are dense
     set_default_tensor_type: set_default_dtype and set_default_device
     lu_factor lu_solve: torpor.linalg.lu_factor and torpor.linalg.lu_solve
+    sparse_coo_tensor sparse_csr_tensor: zeros(...).index_put_(indices, values, accumulate=True)
     chalf complex32: complex64, as halves are computed in float32
     FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ShortTensor ByteTensor BoolTensor: \
 tensor(values, dtype=...), or empty(sizes, dtype=...)

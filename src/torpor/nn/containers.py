@@ -59,7 +59,8 @@ class _List(_Container):
 
     def __init__(self, values: Iterable[Any] | None = None):
         self._inside = {}
-        self.extend(() if values is None else values)
+        if values is not None:  # a subclass may have an `extend` that needs more than this
+            self.extend(values)
 
     def _renumber(self, values: Iterable[Any]) -> None:
         self._inside = {str(number): value for number, value in enumerate(values)}
@@ -153,7 +154,8 @@ class _Dict(_Container):
 
     def __init__(self, values: Any = None):
         self._inside = {}
-        self.update({} if values is None else values)
+        if values is not None:  # a subclass may have an `update` that needs more than this
+            self.update(values)
 
     def update(self, values: Any) -> None:
         """Put in what a dict, or pairs of names and values, have."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -35,7 +36,7 @@ class _ParameterType(type):
 
 
 class Parameter(metaclass=_ParameterType):
-    """`Parameter(data, requires_grad=True)` is a tensor of its own that is trained; tensors are
+    """`Parameter(data, requires_grad=True)` is a tensor of its own that is trained; leaves are
     instances of it that require a gradient, or did before `requires_grad_(False)`.
     """
 
@@ -63,9 +64,10 @@ def _floats_as(name: str) -> Callable[[Any], Any]:
 
 
 class Module:
-    """Base of layers and models. Tensors that require a gradient are parameters, also while
-    `requires_grad_(False)` holds; other tensors that are attributes are buffers. No registration is
-    needed: attributes are looked at, and lists, tuples and dicts among them.
+    """Base of layers and models. Leaves that require a gradient are parameters, also while
+    `requires_grad_(False)` holds; what is computed from them is neither parameter nor buffer, and
+    other tensors that are attributes are buffers. No registration is needed: attributes are looked
+    at, and lists, tuples and dicts among them.
 
     >>> class Net(torpor.nn.Module):
     ...     def __init__(self):
@@ -124,15 +126,18 @@ class Module:
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """(dotted name, module) of this module and all inside, each once."""
+        """(dotted name, module) of this module and all inside, each once; without
+        `remove_duplicate` under each of its names, but not inside of itself.
+        """
         memo = set() if memo is None else memo
         if self not in memo:
-            if remove_duplicate:
-                memo.add(self)
+            memo.add(self)
             yield prefix, self
             for name, module in state.modules_inside(self, Module):
                 inner = f"{prefix}.{name}" if prefix else name
                 yield from module.named_modules(memo, inner, remove_duplicate)
+            if not remove_duplicate:
+                memo.remove(self)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
         """This module and all inside, each once unless `remove_duplicate` is False."""
@@ -405,6 +410,7 @@ class Module:
             shown["bias"] = own["bias"] is not None
         return ", ".join(f"{name}={v!r}" for name, v in shown.items())
 
+    @reprlib.recursive_repr()
     def __repr__(self) -> str:
         name, extra = self._get_name(), self.extra_repr()
         lines = list[str]()

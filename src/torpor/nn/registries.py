@@ -59,4 +59,4 @@ def is_trained(member: Any) -> bool:
 
 
 def is_buffer(member: Any) -> bool:
-    return isinstance(member, Tensor) and not is_parameter(member)
+    return isinstance(member, Tensor) and member.is_leaf and not is_parameter(member)

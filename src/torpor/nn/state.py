@@ -94,16 +94,18 @@ def put_inside(model: Any, name: str, value: Any) -> None:
 
 
 def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, Tensor]:
-    """Every tensor reachable through attributes, lists and dicts, by dotted name. Tied tensors
-    appear under each of their names; buffers that are not persistent only if `passing`. A module's
-    parameters come first, then its buffers, then what is inside of its other attributes.
+    """Every tensor reachable through attributes, lists and dicts, by dotted name, but those that
+    are computed from what requires a gradient. Tied tensors appear under each of their names;
+    buffers that are not persistent only if `passing`. A module's parameters come first, then its
+    buffers, then what is inside of its other attributes.
     """
     found: dict[str, Tensor] = {}
     stack: list[tuple[str, Any, tuple[int, ...]]] = [(prefix, model, ())]
     while stack:
         name, value, path = stack.pop()
         if isinstance(value, Tensor):
-            found[name] = value
+            if value.is_leaf:
+                found[name] = value
         elif id(value) not in path:
             left_out = () if passing else attribute(value, "_passing", ())
             inside = [member for member in members(value) if member[0] not in left_out]

@@ -67,7 +67,11 @@ def _array_of(data: Any) -> tuple[Array, DType]:
     if array.dtype.kind == "O" and all(isinstance(v, int) for v in array.flat):
         check_fits(max(array.flat, key=abs), dtypes.int64)
     if array.dtype.kind not in "biuf" and array.size:
-        raise DTypeError(f"no tensor can be made of {type(data).__name__} {data!r:.60}")
+        method = (
+            "; a function that is an attribute of a class is given the object, a staticmethod not"
+        )
+        hint = method if hasattr(data, "forward") else ""
+        raise DTypeError(f"no tensor can be made of {type(data).__name__} {data!r:.60}{hint}")
     kind = array.dtype.kind
     if kind == "b":
         return array, dtypes.bool

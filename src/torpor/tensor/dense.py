@@ -15,6 +15,7 @@ from torpor.tensor.creation import beside
 from torpor.tensor.factorisation import eye
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.host import known_shape
+from torpor.tensor.host_call import telling
 from torpor.tensor.operands import promoted
 from torpor.tensor.wide import widely
 
@@ -133,8 +134,9 @@ class Dense(Handle):
         return low.mH if upper else low
 
     def cholesky_solve(self, input2: Tensor, upper: bool = False) -> Tensor:
-        """X with A X = self, A being given by its Cholesky factor."""
-        return solve(input2.mH @ input2 if upper else input2 @ input2.mH, self)
+        """X with A X = self, A being given by its Cholesky factor. NaN where A is singular."""
+        with telling():
+            return solve(input2.mH @ input2 if upper else input2 @ input2.mH, self)
 
     def cholesky_inverse(self, upper: bool = False) -> Tensor:
         """The inverse of a matrix that is given by its Cholesky factor."""
@@ -146,7 +148,8 @@ class Dense(Handle):
     ) -> Solved:
         """X with A X = self, of triangles A; with `transpose` of their transposes."""
         triangle = triangular(A, upper, unitriangular)
-        return Solved(solve(triangle.mT if transpose else triangle, self), A.clone())
+        triangle = triangle.mT if transpose else triangle
+        return Solved(substituted(triangle, self, upper != transpose), A.clone())
 
     def qr(self, some: bool = True) -> QR:
         """A = Q R; Q is square unless `some`."""
@@ -193,6 +196,16 @@ def triangular(a: Any, upper: bool, unit: bool) -> Any:
         return triangle
     one = eye(a, a.shape[-1])
     return triangle * (1 - one) + one
+
+
+def substituted(triangle: Any, b: Any, upper: bool) -> Any:
+    """X with A X = B of triangles A, NaN where the diagonal of one has a 0. Elimination leaves an
+    upper triangle as it is, and a lower one whose rows and columns are in the opposite order.
+    """
+    with telling():
+        if upper:
+            return solve(triangle, b)
+        return solve(triangle.flip(-2, -1), b.flip(-2)).flip(-2)
 
 
 def of_vectors(a: Any, b: Any, left: bool = True) -> tuple[Any, Any, bool]:

@@ -78,9 +78,9 @@ def leaf_number(tensor: Handle) -> int | None:
 
 
 def is_parameter(tensor: Handle) -> bool:
-    """Whether it requires a gradient, or is a leaf that did."""
+    """Whether it is a leaf that requires a gradient, or did."""
     path = tensor._parts[0]._path
-    return tensor.requires_grad or (path is not None and path.arg == RESTING)
+    return path is not None and (path.kind == "leaf" or path.arg == RESTING)
 
 
 def _before_rest(tensor: Handle) -> Step | None:

@@ -152,8 +152,14 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
-    """`solve` of triangles: what lies beside them is not looked at."""
-    return solve(dense.triangular(A, upper, unitriangular), B, left=left)
+    """`solve` of triangles: what lies beside them is not looked at. NaN where one is singular."""
+    a, b, alone = dense.of_vectors(A, B, left)
+    triangle = dense.triangular(a, upper, unitriangular)
+    made: Tensor = (
+        dense.substituted(triangle, b, upper) if left
+        else dense.substituted(triangle.mT, b.mT, not upper).mT
+    )  # fmt: skip
+    return made.squeeze(-1) if alone else made
 
 
 cholesky_ex = checked(cholesky, CheckedTriangle)

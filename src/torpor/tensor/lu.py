@@ -74,14 +74,16 @@ def lu_solve(
     LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
 ) -> Tensor:
     """X with A X = B (or X A = B without `left`) of what `lu_factor` gives; with `adjoint` of A.H
-    in place of A.
+    in place of A. NaN where A is singular.
     """
     permutation, low, high = lu_unpack(LU, pivots)
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     if adjoint:
-        return permutation @ dense.solve(low.mH, dense.solve(high.mH, B))
-    return dense.solve(high, dense.solve(low, permutation.mT @ B))
+        inner = dense.substituted(high.mH, B, upper=False)
+        return permutation @ dense.substituted(low.mH, inner, upper=True)
+    inner = dense.substituted(low, permutation.mT @ B, upper=False)
+    return dense.substituted(high, inner, upper=True)
 
 
 def lu_unpack(

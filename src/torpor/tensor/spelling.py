@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final, TypeVar
@@ -214,7 +215,9 @@ def check_keywords(made: Any, signature: inspect.Signature, options: Iterable[st
 
 
 def spell(owner: Any) -> None:
-    """Make `spelled` all public functions of a class, or of a module, that have keywords."""
+    """Make `spelled` all public functions of a class, or of a module, that have keywords; and let
+    pickles find them all, which hold functions by their names.
+    """
     elsewhere = inspect.ismodule(owner)  # a module also has what it imports
     for name, value in list(vars(owner).items()):
         function = value.__func__ if isinstance(value, staticmethod) else value
@@ -223,6 +226,20 @@ def spell(owner: Any) -> None:
         if not elsewhere or function.__module__ == owner.__name__:
             made = spelled(function)
             setattr(owner, name, staticmethod(made) if function is not value else made)
+    for name, value in vars(owner).items():
+        function = value.__func__ if isinstance(value, staticmethod) else value
+        if name[0] != "_" and type(function) is FunctionType and not _is_found(function):
+            path = name if elsewhere else f"{owner.__qualname__}.{name}"
+            module = owner.__name__ if elsewhere else owner.__module__
+            function.__module__, function.__qualname__ = module, path
+
+
+def _is_found(function: FunctionType) -> bool:
+    """Whether it is what its module has by its name."""
+    found: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = getattr(found, "__dict__", {}).get(name)
+    return function in (found, getattr(found, "__func__", None))
 
 
 def _has_keywords(function: Any) -> bool:

@@ -21,6 +21,9 @@ from torpor.tensor.watch import active, watcher
 
 # An enumeration is slow to ask for its members.
 _RESHAPE, _BUFFER, _MULTI, _FUNCTION = Ops.RESHAPE, Ops.BUFFER, Ops.MULTI, Ops.FUNCTION
+_CHOOSING: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCATTER, Ops.SCAN_AXIS})
+_EXTREMES: Final = frozenset({Ops.MAX, Ops.MIN})
+_THROUGH: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})
 
 
 class Storage:
@@ -275,20 +278,43 @@ def is_name(node: UOp) -> bool:
 
 def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
     """What stands for the nodes of the graphs that have been computed, are parts of calls, or are
-    made of such.
+    made of such. An extreme is computed anew along with what it is the extreme of, whose elements
+    a gradient compares with it: to the bit they are equal only where both come of one computation.
+    """
+    done, seen, extremes = _values_below(roots, frozenset())
+    anew = frozenset(node for node in extremes if _is_of_others(node, seen))
+    return _values_below(roots, anew)[0] if anew else done
+
+
+def _is_of_others(extreme: UOp, computed: set[UOp]) -> bool:
+    """Whether elements that it is the extreme of are among what is `computed` now."""
+    return any(
+        one in computed and one.below(_THROUGH).op is not _BUFFER and recall(one) is None
+        for one in extreme.src
+    )
+
+
+def _values_below(
+    roots: Sequence[UOp], anew: frozenset[UOp]
+) -> tuple[dict[UOp, UOp], set[UOp], list[UOp]]:
+    """What stands for the nodes, all nodes that were looked at, and the extremes that are known;
+    those `anew` are taken as not known.
     """
     done: dict[UOp, UOp] = {}
     calls: dict[UOp, list[UOp | None]] = {}
     seen: set[UOp] = set()
+    extremes: list[UOp] = []
     stack = [*roots]
     while stack:
         node = stack[-1]
         if node in seen:
             stack.pop()
             continue
-        if node.known is not None and (value := recall(node)) is not None:
+        if node.known is not None and node not in anew and (value := recall(node)) is not None:
             done[node] = value
             seen.add(node)
+            if node.op in _CHOOSING and node.arg[0] in _EXTREMES:
+                extremes.append(node)
             continue
         below = (written_out(node, calls),) if is_result(node) else node.src
         if more := [one for one in below if one not in seen]:
@@ -302,4 +328,4 @@ def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
                 made = shaped(node.replace(src=source), shape_of(node))
                 made.origins = made.origins or node.origins
                 done[node] = recall(made) or made
-    return done
+    return done, seen, extremes

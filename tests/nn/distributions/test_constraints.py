@@ -131,6 +131,37 @@ def test_classes_of_users_are_asked_by_their_table():
         Point([1.0]).log_prob(Tensor([-1.0]))
 
 
+def test_classes_of_users_are_written_as_for_pytorch():
+    class Shifted(d.Distribution):
+        arg_constraints = {"place": c.real_vector}
+        has_rsample = True
+
+        def __init__(self, place, validate_args=None):
+            self.place = place
+            super().__init__(place.shape[:-1], place.shape[-1:], validate_args=validate_args)
+
+        def expand(self, batch_shape, _instance=None):
+            new = self._get_checked_instance(Shifted, _instance)
+            new.place = self.place.expand(torpor.Size(batch_shape) + self._event_shape)
+            super(Shifted, new).__init__(batch_shape, self._event_shape, validate_args=False)
+            new._validate_args = self._validate_args
+            return new
+
+        def rsample(self, sample_shape=()):
+            return self.place + torpor.ones(self._extended_shape(sample_shape))
+
+    class Wide(Shifted):
+        @property
+        def event_shape(self):
+            return (1, *self._event_shape)
+
+    one = Shifted(Tensor([1.0, 2.0])).expand((3,))
+    assert (one.batch_shape, one.event_shape, one._batch_shape) == ((3,), (2,), (3,))
+    assert one.sample((4,)).shape == (4, 3, 2) and one._extended_shape().numel() == 6
+    assert d.Normal(torpor.zeros(3, 2), 1.0).batch_shape.numel() == 6
+    assert Wide(Tensor([1.0, 2.0])).event_shape == (1, 2)
+
+
 def test_all_values_of_a_support():
     assert d.Bernoulli(Tensor([0.5, 0.2])).enumerate_support().tolist() == [[0, 0], [1, 1]]
     one = d.Binomial(3.0, Tensor([0.5, 0.2]))

@@ -22,6 +22,7 @@ from torpor.tensor import Tensor, as_tensor, no_grad
 from torpor.tensor.operands import sloped
 from torpor.tensor.random import normal_numbers, open_uniform, random_words
 from torpor.tensor.rejection import angles, gamma_numbers, gamma_slopes
+from torpor.tensor.size import Size
 from torpor.tensor.spelling import a_shape, bound_to
 
 Shape = tuple[Any, ...]  # of known sizes
@@ -109,18 +110,36 @@ class Distribution:
     has_enumerate_support: Any = False
     arg_constraints: Any = MappingProxyType({})
     support: Any = constraints.dependent
-    batch_shape: Shape = ()
-    event_shape: Shape = ()
+    _batch_shape: Shape = ()
+    _event_shape: Shape = ()
     _validate_args: bool = __debug__
 
     def __init__(
         self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (),
         validate_args: bool | None = None,
     ):  # fmt: skip
-        self.batch_shape, self.event_shape = tuple(batch_shape), tuple(event_shape)
+        self._batch_shape, self._event_shape = tuple(batch_shape), tuple(event_shape)
         self._validate(validate_args)
         for name in set(self.arg_constraints) & set(vars(self)):
             setattr(self, name, self._checked(name, vars(self)[name]))
+
+    @property
+    def batch_shape(self) -> Shape:
+        """How many independent ones it is, along each axis."""
+        return Size(self._batch_shape)
+
+    @property
+    def event_shape(self) -> Shape:
+        """The shape of one draw."""
+        return Size(self._event_shape)
+
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
+        """The shape of draws; a class of the user's may call it."""
+        return Size((*sample_shape, *self.batch_shape, *self.event_shape))
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """What `expand` of a class of the user's fills: an object on which no constructor ran."""
+        return type(self).__new__(type(self)) if _instance is None else _instance
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -234,7 +253,7 @@ class Distribution:
 
     def _spread(self, batch: Sequence[Any], **parameters: Any) -> None:
         """Have these parameters, each for all of a batch."""
-        self.batch_shape = tuple(batch)
+        self._batch_shape = tuple(batch)
         for name, value in parameters.items():
             own = value.shape[value.ndim - self._axes[name] :]
             setattr(self, name, value.expand((*batch, *own)))
@@ -296,7 +315,7 @@ class Family(Distribution):
         self._parameters = [parameters[name] for name in self.names]
         for name, value in parameters.items():
             setattr(self, name, value)
-        self.batch_shape = tuple(self._parameters[0].shape)
+        self._batch_shape = tuple(self._parameters[0].shape)
 
     def expand(self, batch_shape: Sequence[int]) -> Any:
         made = copy.copy(self)

@@ -38,8 +38,8 @@ class Independent(Distribution):
         if not 0 <= reinterpreted_batch_ndims <= len(shape):
             raise ValueRangeError(f"{reinterpreted_batch_ndims} axes of a batch of shape {shape}")
         cut = len(shape) - reinterpreted_batch_ndims
-        self.batch_shape = shape[:cut]
-        self.event_shape = (*shape[cut:], *base_distribution.event_shape)
+        self._batch_shape = shape[:cut]
+        self._event_shape = (*shape[cut:], *base_distribution.event_shape)
         self.has_rsample = base_distribution.has_rsample
 
     support = C.dependent_property(lambda self: C.independent(self.base_dist.support, self._count))
@@ -79,8 +79,8 @@ class MixtureSameFamily(Distribution):
             raise DTypeError(f"a mixture is by a Categorical, not by {mixture_distribution!r}")
         self.mixture_distribution = mixture_distribution
         self.component_distribution = component_distribution
-        self.batch_shape = component_distribution.batch_shape[:-1]
-        self.event_shape = component_distribution.event_shape
+        self._batch_shape = component_distribution.batch_shape[:-1]
+        self._event_shape = component_distribution.event_shape
         self._axis = -1 - len(self.event_shape)
 
     def expand(self, batch_shape: Sequence[int]) -> Any:
@@ -88,7 +88,7 @@ class MixtureSameFamily(Distribution):
         each = (*batch, self.component_distribution.batch_shape[-1])
         made.mixture_distribution = self.mixture_distribution.expand(batch)
         made.component_distribution = self.component_distribution.expand(each)
-        made.batch_shape = batch
+        made._batch_shape = batch
         return made
 
     def _weights(self) -> Tensor:
@@ -137,7 +137,7 @@ class TransformedDistribution(Distribution):
         axes = len(base.event_shape) - self._whole.domain.event_dim
         shape = self._whole.forward_shape((*base.batch_shape, *base.event_shape))
         cut = len(shape) - self._whole.codomain.event_dim - axes
-        self.batch_shape, self.event_shape = shape[:cut], shape[cut:]
+        self._batch_shape, self._event_shape = shape[:cut], shape[cut:]
         self.has_rsample = base.has_rsample
 
     def _fitting(self, base: Any) -> Any:
@@ -157,7 +157,7 @@ class TransformedDistribution(Distribution):
         shape = self._whole.inverse_shape((*batch_shape, *self.event_shape))
         batch = shape[: len(shape) - len(self.base_dist.event_shape)]
         made = copy.copy(self)
-        made.base_dist, made.batch_shape = self.base_dist.expand(batch), tuple(batch_shape)
+        made.base_dist, made._batch_shape = self.base_dist.expand(batch), tuple(batch_shape)
         return made
 
     def _draw(self, shape: Shape) -> Tensor:

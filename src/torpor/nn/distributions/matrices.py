@@ -32,7 +32,7 @@ class LKJCholesky(Distribution):
         if dim < 2:
             raise ValueRangeError(f"LKJCholesky needs a dim of 2 or more, not {dim}")
         self._validate(validate_args)
-        self.dim, self.event_shape = dim, (dim, dim)
+        self.dim, self._event_shape = dim, (dim, dim)
         (given,) = floats(concentration)
         self._spread(given.shape, concentration=self._checked("concentration", given))
 
@@ -85,7 +85,7 @@ class Wishart(OfMatrix):
         self._validate(validate_args)
         scale = self._triangle(covariance_matrix, precision_matrix, scale_tril)
         (degrees,) = floats(df)
-        self.event_shape = tuple(scale.shape[-2:])
+        self._event_shape = tuple(scale.shape[-2:])
         degrees = self._checked("df", degrees).cast(scale.dtype)
         batch = Tensor.broadcast_shapes(tuple(degrees.shape), tuple(scale.shape[:-2]))
         self._spread(batch, df=degrees, scale_tril=scale)
@@ -168,7 +168,7 @@ class LowRankMultivariateNormal(MultivariateNormal):
             tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])
         )
         given = {"loc": loc, "cov_factor": cov_factor, "cov_diag": cov_diag}
-        self.event_shape = tuple(loc.shape[-1:])
+        self._event_shape = tuple(loc.shape[-1:])
         self._spread(batch, **{name: self._checked(name, one) for name, one in given.items()})
 
     def _inner(self) -> Any:

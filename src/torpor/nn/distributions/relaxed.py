@@ -42,7 +42,7 @@ class RelaxedOneHotCategorical(Distribution):
 
     def _fill(self, hard: Any) -> None:
         self._hard, self.logits, self.probs = hard, hard.logits, hard.probs
-        self.batch_shape, self.event_shape = hard.batch_shape, hard.event_shape
+        self._batch_shape, self._event_shape = hard.batch_shape, hard.event_shape
 
     def expand(self, batch_shape: Sequence[int]) -> Any:
         made = copy.copy(self)

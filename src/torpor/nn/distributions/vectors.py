@@ -85,7 +85,7 @@ class OneHotCategorical(Categorical):
 
     def _spread(self, batch: Sequence[Any], **parameters: Any) -> None:
         super()._spread(batch, **parameters)
-        self.event_shape = tuple(self.logits.shape[-1:])
+        self._event_shape = tuple(self.logits.shape[-1:])
 
     def _vectors(self, categories: Tensor) -> Tensor:
         return categories.one_hot(self.logits.shape[-1]).cast(self.logits.dtype)
@@ -174,7 +174,7 @@ class Dirichlet(Distribution):
         (given,) = floats(concentration)
         if not given.ndim:
             raise ShapeError("Dirichlet needs an axis")
-        self.event_shape = tuple(given.shape[-1:])
+        self._event_shape = tuple(given.shape[-1:])
         self._spread(given.shape[:-1], concentration=self._checked("concentration", given))
 
     def _spread(self, batch: Sequence[Any], **parameters: Any) -> None:
@@ -272,7 +272,7 @@ class MultivariateNormal(OfMatrix):
         self._validate(validate_args)
         scale_tril = self._triangle(covariance_matrix, precision_matrix, scale_tril)
         batch = Tensor.broadcast_shapes(tuple(loc.shape[:-1]), tuple(scale_tril.shape[:-2]))
-        self.event_shape = tuple(loc.shape[-1:])
+        self._event_shape = tuple(loc.shape[-1:])
         self._spread(batch, loc=self._checked("loc", loc), scale_tril=scale_tril)
 
     def _draw(self, shape: Shape) -> Tensor:
