@@ -122,3 +122,14 @@ def test_one_singular_triangle_is_no_error_of_the_others(jitted):
     solutions = torpor.jit(solutions) if jitted else solutions
     for found, half in zip(solutions(Tensor(both), triangles), (0.5, 0.5, 0.25), strict=True):
         assert (found[0].numpy() == half).all() and np.isnan(found[1].numpy()).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_tall_matrices_of_less_rank_have_factors(dtype):
+    a = matrix((2, 5, 3), dtype)
+    a[0, :, 1] = 2 * a[0, :, 0]
+    permutation, low, high = (one.numpy() for one in torpor.linalg.lu(Tensor(a)))
+    np.testing.assert_allclose(permutation @ low @ high, a, atol=1e-12)
+    np.testing.assert_array_less(np.abs(low), 1.5)
+    made = torpor.linalg.lu_factor_ex(Tensor(a))
+    assert np.isfinite(made.LU.numpy()).all()

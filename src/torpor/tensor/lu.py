@@ -126,7 +126,9 @@ def _factors(a: Any, pivot: bool) -> tuple[tuple[Any, Any], Any, Any]:
         high = high.cat(rest, dim=-1)
     if rows > side:
         rest = moved.narrow(-2, side, rows - side)
-        low = low.cat(dense.solve(high.mT, rest.mT).mT, dim=-2)
+        zero: Any = high.detach().diagonal(0, -2, -1).eq(0)  # there is nothing below such a pivot
+        divided = high + zero.cast(high.dtype).diag_embed()
+        low = low.cat(dense.substituted(divided.mT, rest.mT, upper=False).mT, dim=-2)
     return (low, high), order, swaps.long()
 
 
