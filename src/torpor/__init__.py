@@ -303,7 +303,6 @@ def __getattr__(name: str) -> Any:
             value = getattr(value, attribute)
     elif name in FUNCTIONS or _is_in_place(name):
         value = importlib.import_module("torpor.tensor.namespace").function_of(name)
-        value.__module__ = __name__  # where pickles find it
     elif name in MAKERS:
         value = getattr(importlib.import_module("torpor.tensor").Tensor, name)
     elif name in DTYPES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -40,7 +41,15 @@ def function_of(name: str) -> Callable[..., Any]:
         return written(out, of_its_kind(first, *arguments[1:], **options))
 
     function.__name__ = function.__qualname__ = name
+    function.__module__ = __name__
     return function
+
+
+def __getattr__(name: str) -> Any:
+    """The function that `torpor` has by a name: pickles look for it where it is made."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(sys.modules["torpor"], name)
 
 
 @spelled
