@@ -20,7 +20,7 @@ from torpor.tensor.mode import anomaly, grad_enabled, set_grad_enabled
 from torpor.tensor.path import RESTING, Step
 from torpor.tensor.pending import note_detached, note_gradients, wait
 from torpor.tensor.spelling import spelled
-from torpor.tensor.storage import SEVERED, reads_computed, sources_lost
+from torpor.tensor.storage import SEVERED, Storage, reads_computed, sources_lost
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 # Views without gradients, which keep their values where `.data` of what they are of is set.
-lent: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
+_Views = list[weakref.ref[Any]]
+_lent: Final[weakref.WeakKeyDictionary[Storage, _Views]] = weakref.WeakKeyDictionary()
 # Whose backward was called. Tensors are no keys: `==` of two computes.
 _spent: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 # By leaf: what its gradient becomes before it is anybody's, by nodes; and what is called with the
@@ -107,6 +108,20 @@ def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
                 raise GradientError(what)
             found.setdefault(node.arg, []).append(node)
     return found
+
+
+def lend(view: Any) -> Any:
+    """The view, which keeps its value where `.data` of what it is of is set."""
+    views = _lent.setdefault(view._parts[0]._storage, [])
+    views[:] = [*(one for one in views if one() is not None), weakref.ref(view)]
+    return view
+
+
+def lent_by(tensor: Any) -> list[Any]:
+    """The views of a tensor's storage that were lent."""
+    storage = tensor._parts[0]._storage
+    views = [one() for one in _lent.get(storage, ())]
+    return [one for one in views if one is not None and one._parts[0]._storage is storage]
 
 
 def _is_computed(node: UOp) -> bool:
@@ -291,7 +306,7 @@ class Differentiate(Handle):
         made = view(self, "detach", None)  # also of what `gradient` may be asked about later
         note_detached(made)
         if leaf_number(self) is not None:
-            lent[id(made)] = made
+            lend(made)
         return made
 
     def backward(

@@ -21,7 +21,7 @@ from torpor.tensor.counting import Counting
 from torpor.tensor.creation import Creation
 from torpor.tensor.custom import Hooked
 from torpor.tensor.dense import Dense
-from torpor.tensor.differentiate import Differentiate, lent, make_leaf
+from torpor.tensor.differentiate import Differentiate, lend, lent_by, make_leaf
 from torpor.tensor.distributions import Distributions
 from torpor.tensor.elementwise import Arithmetic
 from torpor.tensor.functions import Functions
@@ -96,14 +96,13 @@ class Tensor(
         """
         made: Any = self.detach()
         made.__class__ = Data
-        lent[id(made)] = made
-        return made
+        return lend(made)
 
     @data.setter
     def data(self, value: Any) -> None:
         if self.shape == value.shape and self.dtype is value.dtype:
-            for one in [one for one in lent.values() if one is not value]:
-                if one._parts[0]._storage is self._parts[0]._storage:
+            for one in lent_by(self):
+                if one is not value:
                     one._become(one.by_parts(_apart) if one.is_pair else _apart(one))
             self.detach().assign(value)
         else:
