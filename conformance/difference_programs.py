@@ -112,7 +112,7 @@ list(range(torpor.tensor([2]))) ~ list(range(np.array([2])))
         "all before it writes; `contiguous` is a copy, as are x[i] of a 0-d tensor i, `conj` and "
         "`view_as_real`. Windows cannot be written to. What NumPy gets or gives is a snapshot; "
         "what comes by `from_numpy` and DLPack shares memory, and what is handed on by DLPack "
-        "does until the tensor is written to. `x.data = y` takes the value of y alone.",
+        "does until the tensor is written to.",
         """
 x = torpor.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
 ~ x = np.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
@@ -120,7 +120,6 @@ torpor.zeros(2, 3).t().view(6)
 x = torpor.arange(4); x[1:] += x[:-1]; x ~ x = np.arange(4); x[1:] += x[:-1]; x
 x = torpor.arange(4); x[1:].copy_(x[:-1]); x ~ x = np.arange(4); np.copyto(x[1:], x[:-1]); x
 x = torpor.zeros(1); y = x.contiguous(); y += 1; x
-x = torpor.zeros(1); y = torpor.zeros(1); x.data = y; y += 1; x
 x = torpor.zeros(3); x.unfold(0, 1, 1)[0] = 5; x
 x = torpor.zeros(2); y = x[torpor.tensor(0)]; y += 1; x
 ~ x = np.zeros(2); y = x[np.array(0)]; y += 1; x

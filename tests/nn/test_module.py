@@ -396,3 +396,13 @@ def test_modules_may_hold_the_module_that_they_are_in():
     assert other.inner.layer.weight.tolist() == one.inner.layer.weight.tolist()
     twice = nn.Sequential(layer := nn.Linear(1, 1), layer)
     assert len(list(twice.modules(remove_duplicate=False))) == 3
+
+
+def test_a_registered_buffer_is_one_whatever_its_value_is():
+    module = nn.Linear(2, 2)
+    module.register_buffer("twice", module.weight * 2)
+    module.looked_at = module(torpor.ones(1, 2))
+    assert list(module.state_dict()) == ["weight", "bias", "twice"]
+    assert [name for name, _ in module.named_buffers()] == ["twice"]
+    assert [name for name, _ in module.named_parameters()] == ["weight", "bias"]
+    assert module.double().twice.dtype is torpor.float64

@@ -133,3 +133,11 @@ def test_tall_matrices_of_less_rank_have_factors(dtype):
     np.testing.assert_array_less(np.abs(low), 1.5)
     made = torpor.linalg.lu_factor_ex(Tensor(a))
     assert np.isfinite(made.LU.numpy()).all()
+
+
+def test_the_gradient_of_a_batch_with_a_singular_triangle_is_no_error():
+    triangles = Tensor([[[1.0, 2.0], [0.0, 3.0]], [[1.0, 2.0], [0.0, 0.0]]], requires_grad=True)
+    made = torpor.linalg.solve_triangular(triangles, torpor.ones(2, 2, 1), upper=True)
+    found = made.sum().gradient(triangles)[0].numpy()
+    np.testing.assert_allclose(found[0], [[-1 / 3, -1 / 3], [0, 1 / 9]], rtol=1e-6)
+    assert np.isnan(found[1]).any()

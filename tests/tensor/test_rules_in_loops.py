@@ -164,17 +164,6 @@ def test_a_backward_that_fails_does_so_where_the_gradient_is_asked_for() -> None
         made.sum().backward()
 
 
-def test_a_hook_on_a_tensor_from_outside_a_loop_is_an_error() -> None:
-    x = Tensor(ROWS, requires_grad=True)
-
-    def body(row: Tensor) -> Tensor:
-        x.register_hook(lambda gradient: gradient * 2)
-        return (row * x[0]).sum()
-
-    with pytest.raises(GradientError, match="outside"):
-        torpor.vmap(body)(x)
-
-
 # --- loops and branches for many examples ---------------------------------------------------------
 def recurrent(row: Tensor) -> Tensor:
     weight = Tensor(np.linspace(-0.5, 0.5, 16, dtype=np.float32).reshape(4, 4))
@@ -256,3 +245,57 @@ def test_a_choice_of_unknown_length_says_what_to_write(count: Callable[[Tensor],
         torpor.vmap(count)(Tensor(ROWS))
     with pytest.raises(ValueError, match=r"how many elements .* masked_select\(size=\)"):
         torpor.scan(lambda total, row: (total, count(row)), Tensor(0.0), Tensor(ROWS))
+
+
+class Exponential(torpor.autograd.Function):
+    """exp(x), whose gradient is made of itself, as functions with gradients of any order are."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * Exponential.apply(ctx.saved_tensors[0])
+
+
+def test_a_function_whose_gradient_is_made_of_itself_may_be_in_a_loop() -> None:
+    def f(x: Tensor) -> Tensor:
+        return torpor.vmap(Exponential.apply)(x).sum()
+
+    def slope(of: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        return lambda x: torpor.grad(of)(x).sum()
+
+    x = Tensor([0.0, 1.0])
+    for of in (f, slope(f), slope(slope(f))):
+        np.testing.assert_allclose(torpor.grad(of)(x).numpy(), np.exp([0, 1]), rtol=1e-6)
+
+
+def test_a_hook_in_a_loop_is_taken_back_and_gradients_are_not_kept() -> None:
+    def taken_back(total: Tensor, row: Tensor) -> tuple[Tensor, None]:
+        twice = row * 2
+        twice.register_hook(lambda gradient: gradient * 100).remove()
+        return total + twice.sum(), None
+
+    def kept(total: Tensor, row: Tensor) -> tuple[Tensor, None]:
+        twice = row * 2
+        twice.retain_grad()
+        return total + twice.sum(), None
+
+    x = Tensor(ROWS)
+    found = torpor.grad(lambda x: torpor.scan(taken_back, Tensor(0.0), x)[0])(x)
+    assert (found.numpy() == 2).all()
+    with pytest.raises(GradientError, match="keeps no gradient"):
+        torpor.scan(kept, Tensor(0.0), Tensor(ROWS, requires_grad=True))
+
+
+def test_a_hook_of_a_leaf_from_outside_a_loop_stays_with_the_leaf() -> None:
+    weight = Tensor([3.0], requires_grad=True)
+
+    def body(total: Tensor, row: Tensor) -> tuple[Tensor, None]:
+        weight.register_hook(lambda gradient: gradient * 2)
+        return total + (row * weight).sum(), None
+
+    made = torpor.scan(body, Tensor(0.0), Tensor([[1.0], [2.0]]))[0]
+    assert made.gradient(weight)[0].tolist() == [6.0]

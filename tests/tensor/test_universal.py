@@ -39,6 +39,7 @@ def test_arrays_are_written_to_by_numpys_operators():
     y = before = np.ones((3, 4), np.float32)
     y += Tensor(ARRAY)
     np.multiply(Tensor(ARRAY), y, out=y)
+    np.add(y, Tensor([0.0, 0.0, 0.0, 1.0]), out=y, where=Tensor([True, True, True, False]))
     assert y is before
     np.testing.assert_allclose(y, (1 + ARRAY) * ARRAY, rtol=1e-6)
 

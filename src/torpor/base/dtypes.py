@@ -315,7 +315,7 @@ def _named(value: object) -> DType:
     if isinstance(value, type) and value in _PYTHON:
         return _PYTHON[value]
     if isinstance(value, int):  # a size, as in Tensor(2, 3)
-        raise DTypeError(f"a dtype is not {value!r}; empty(2, 3) is a tensor of these sizes")
+        raise DTypeError(f"a dtype is not {value!r}; sizes alone make a tensor by empty(2, 3)")
     try:
         return dtypes.from_numpy(value)
     except TypeError as error:

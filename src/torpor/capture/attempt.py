@@ -130,7 +130,7 @@ class _Run:
             raise
         except BaseException as error:
             if not self._may_fail(error):  # Ctrl-C, say
-                tracer.stand_ins.close(tracer.turns)
+                tracer.stand_ins.close(tracer.turns.values())
                 raise
             undo(tracer)
             raise Again(f"a {type(error).__name__} was raised: {error}") from error

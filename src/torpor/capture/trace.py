@@ -130,7 +130,8 @@ class Trace:
 
     def is_for_a_next(self, tensors: Sequence[Handle]) -> bool:
         """Whether guards fail after the run for nothing but what it has bound anew, as a replay
-        does: somebody may put that back before the next call. Gradients are made or taken away.
+        does: somebody may put that back before the next call. Whether gradients are there may
+        differ. What is bound is the old value for a moment.
         """
         now = [(place, place.now()) for place, _ in self.effects]
         try:

@@ -170,7 +170,8 @@ class Tracer(Watcher):
         self.altered: dict[int, tuple[Any, Any, str]] = {}  # containers, and what they held before
         self.passed: dict[int, Passed] = {}  # lists, dicts and tuples among the arguments
         self.stand_ins = StandIns()
-        self.turns: weakref.WeakSet[Handle] = weakref.WeakSet()  # became other views in place
+        self.turns: weakref.WeakValueDictionary[int, Handle]  # became others in place
+        self.turns = weakref.WeakValueDictionary()
         self.gradients_taken = False
         self.state = state_of(None)  # seeded now at the latest, so that its draws count from here
         self.before = fresh_name()
@@ -205,7 +206,7 @@ class Tracer(Watcher):
 
     def close(self) -> None:
         """Let go of what the run was about, and `reach`, which knows this; only verdicts stay."""
-        self.stand_ins.close(self.turns)
+        self.stand_ins.close(self.turns.values())
         self.inputs.clear()
         self.recorded.clear()
         self.grads.clear()
@@ -421,12 +422,12 @@ class Tracer(Watcher):
     def turned(self, handle: Handle) -> None:
         self.touch(handle)
         if handle._storage not in self.inner:
-            self.turns.add(handle)
+            self.turns[id(handle)] = handle
 
     def left(self) -> None:
         """The function has returned: what it made another view of and is there still is seen."""
         if self.turns:
-            self.refuse("makes another view of a tensor from outside in place (t_, squeeze_, ...)")
+            self.refuse("makes another tensor of one from outside (x.data = y, t_, squeeze_, ...)")
         if self.stand_ins.are_kept():
             self.refuse("hands out or keeps a part of a view that it was given")
             self.stand_ins.put_back()

@@ -141,11 +141,11 @@ class HostAllocator(Allocator):
 
     def allocate(self, nbytes: int, spec: BufferSpec) -> Block:
         capacity = size_class(nbytes)
-        fresh = spec.zeros or spec.alignment > PADDING  # memory from the system is all 0
-        block = self._kept_block(capacity)
-        if block is not None and not fresh:
+        block = None if spec.alignment > PADDING else self._kept_block(capacity)
+        if block is not None:
+            if spec.zeros:  # as memory from the system is
+                ctypes.memset(block.address, 0, nbytes)
             return block
-        del block  # given back to the system: new memory takes its place
         for _ in range(2):
             try:
                 return self._fresh(capacity, spec, nbytes)

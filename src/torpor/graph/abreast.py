@@ -26,8 +26,8 @@ POSSIBLE: Final = ALU | MOVEMENT | _ALONG | _PLAIN | {Ops.SLOT, Ops.CONST}
 
 
 def is_possible(node: UOp, counted: bool = False) -> bool:
-    """Whether a node, its operands aside, can be computed for all steps at once. Where these are
-    `counted` loops can that have as many rounds for each of them, and calls of the host.
+    """Whether a node, its operands aside, can be computed for all steps at once. `counted`: their
+    number is known; then loops of as many rounds in each step can be too, and calls of the host.
     """
     if node.op in (Ops.RESHAPE, Ops.EXPAND):
         return is_plain(node.arg)
@@ -43,9 +43,9 @@ def are_possible(nodes: Sequence[UOp], counted: bool = True) -> bool:
     return all(is_possible(one, counted) for one in [*UOp.sink(*nodes).toposort()][:-1])
 
 
-def has_inner_loops(item: UOp) -> bool:
-    """Whether a loop without carries gives something of loops, or of calls of the host, of which
-    one does what all its steps need.
+def becomes_one(item: UOp) -> bool:
+    """Whether a loop without carries gives something of loops, or of calls of the host: one of
+    these is made for all its steps, as many as there are.
     """
     order = item.arg.toposort() if item.op is Ops.STEPS and not item.src[0].arg.nexts else ()
     return any(one.op is Ops.LOOP or calls_host(one) for one in order)

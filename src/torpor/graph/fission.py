@@ -22,7 +22,7 @@ from torpor.graph.rules import simplify_graph
 from torpor.graph.sizes import add
 from torpor.ir.infer import Size, largest, shape_of
 from torpor.ir.ops import LOOPED, MOVEMENT, Ops
-from torpor.ir.records import Stored
+from torpor.ir.records import Stored, calls_host
 from torpor.ir.uop import UOp
 
 WIDER: Final = 2  # times the bytes of a value that its operands may take, of all steps
@@ -88,7 +88,7 @@ class Fission:
         self.carried = {self.slots[n]: whole(loop.src[n]) for n in self.nexts}
         order = list(body.toposort())
         self.moving = depending(order, self.carried)
-        self.heavy = depending(order, [n for n in order if n.op in HEAVY])
+        self.heavy = depending(order, [n for n in order if n.op in HEAVY or calls_host(n)])
         self.core = set(UOp.sink(*self.nexts.values()).toposort())
         self.inside: dict[UOp, None] = {}
         self.later: dict[UOp, None] = {}
@@ -142,6 +142,8 @@ class Fission:
         while stack:
             one = stack.pop()
             if one in self.moving and one in self.core and one.op not in MOVEMENT:
+                if one.op is Ops.LOOP:
+                    return None  # it is no value
                 found[one] = None
             elif not is_possible(one, self.counted):
                 return None

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Final
 
 from torpor.base.dtypes import dtypes
+from torpor.base.errors import GradientError
 from torpor.graph.call import without_calls
 from torpor.graph.elementwise import constant
 from torpor.graph.reduce import AGAIN, identity
@@ -25,6 +27,7 @@ from torpor.ir.uop import UOp
 
 MARKERS: Final = frozenset({Ops.LEAF})  # which say nothing inside of a body
 CUSTOM: Final = "custom"  # a FUNCTION whose gradients are what its arg makes of its own
+ORDERS: Final = 3  # of gradients of one function, each made of the one before: a choice
 NAMING: Final = frozenset({AGAIN, "same"})  # FUNCTIONs whose numbers only tell them apart
 # More than work on each element by itself.
 HEAVY: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.SCATTER, Ops.GATHER}) | LOOPED
@@ -53,7 +56,7 @@ def steps(loop: UOp, node: UOp) -> UOp:
     return UOp(Ops.STEPS, node.dtype, (loop,), node)
 
 
-def is_name(node: UOp) -> bool:
+def only_names(node: UOp) -> bool:
     """Whether a FUNCTION only gives its value another name: its gradient is that of the value."""
     return node.arg[0] in NAMING and (node.arg[0] == AGAIN or node.src[1] is node.src[0])
 
@@ -69,15 +72,19 @@ def bytes_of(nodes: Iterable[UOp]) -> int:
     return sum(math.prod(map(largest, shape_of(n))) * n.dtype.itemsize for n in nodes)
 
 
-class Written:
+class BodyRule:
     """The rule of a CUSTOM function in a body: gradients of its operands as nodes of the body, made
     of a SLOT that stands for its own. They may be made of its value, so they come after it.
     """
 
-    def __init__(self, node: UOp):
+    def __init__(self, node: UOp, order: int):
         self.g = UOp(Ops.SLOT, node.dtype, (), (("gradient", identity()), shape_of(node)))
         self.failed: Exception | None = None
         try:
+            if order > ORDERS:
+                raise GradientError(
+                    f"gradients of a function in a loop are of order {ORDERS} at most"
+                )
             self.made: Sequence[UOp | None] = node.arg[1](self.g)
         except Exception as error:  # for those who ask for the gradient
             self.made, self.failed = (), error
@@ -118,16 +125,8 @@ class Enclosed:
         for number, (node, initial) in enumerate(carried.items()):
             self.inside[node] = slot(number, initial)
         given = {*carried, *rows, *self.fixed}
-        roots = self.ordered(roots, given)
-        self.rules: dict[UOp, Written] = {}
-        gradients: list[UOp] = []
-        while fresh := [
-            n for n in reversed(self.order) if self.has_rule(n) and n not in self.rules
-        ]:
-            self.rules |= {node: Written(node) for node in fresh}
-            given |= {self.rules[node].g for node in fresh}
-            gradients += [one for node in fresh for one in self.rules[node].roots()]
-            gradients = self.ordered([*roots, *gradients], given)[len(roots) :]
+        self.rules: dict[UOp, BodyRule] = {}
+        roots, gradients = self.with_gradients(roots, given)
         self.inside |= {rule.g: rule.g for rule in self.rules.values()}
         for node in self.order:
             if node not in self.inside and (node in self.inner or node in self.constant):
@@ -136,6 +135,21 @@ class Enclosed:
         after = map(self.reached, gradients)
         for rule in self.rules.values():
             rule.made = [None if one is None else next(after) for one in rule.made]
+
+    def with_gradients(self, roots: Sequence[UOp], given: set[UOp]) -> tuple[list[UOp], list[UOp]]:
+        """The roots, and what the gradients of CUSTOM functions below are: those of the functions
+        that these gradients are made of too, order by order.
+        """
+        roots, gradients = self.ordered(roots, given), list[UOp]()
+        for order in count(1):
+            fresh = [n for n in reversed(self.order) if self.has_rule(n) and n not in self.rules]
+            if not fresh:
+                break
+            self.rules |= {node: BodyRule(node, order) for node in fresh}
+            given |= {self.rules[node].g for node in fresh}
+            gradients += [one for node in fresh for one in self.rules[node].roots()]
+            gradients = self.ordered([*roots, *gradients], given)[len(roots) :]
+        return roots, gradients
 
     def ordered(self, roots: Sequence[UOp], given: set[UOp]) -> list[UOp]:
         """The roots without calls; notes what is below them, and which of it depends on a step."""
@@ -173,7 +187,7 @@ class Enclosed:
             return slot(len(self.operands) - 1, self.rows[node], stepped=True)
         if node in self.fixed:
             return self.operand(self.fixed[node])
-        if node.op in MARKERS or (node.op is Ops.FUNCTION and is_name(node)):
+        if node.op in MARKERS or (node.op is Ops.FUNCTION and only_names(node)):
             return self.reached(node.src[0])
         source = tuple([self.reached(s) for s in node.src])
         made = node.over(source)

@@ -180,9 +180,7 @@ class Module:
         if isinstance(attribute(self, name, None), Parameter):
             raise KeyError(f"{type(self).__name__} has a parameter {name!r} already")
         self._set(name, tensor)
-        others = [known for known in attribute(self, "_passing", ()) if known != name]
-        if others or not persistent:
-            self._passing = (*others, *([] if persistent else [name]))
+        self._registered = {**state.buffers_of(self), name: persistent}
 
     def register_parameter(self, name: str, param: Tensor | None) -> None:
         """Make the tensor an attribute that is trained."""
@@ -216,7 +214,7 @@ class Module:
         seen: set[int] = set()
         inside = () if recurse else tuple(f"{name}." for name, _ in self.named_children())
         for name, tensor in state.tensors_of(self).items():
-            if is_parameter(tensor) is not trained or name.startswith(inside):
+            if state.is_trained(tensor) is not trained or name.startswith(inside):
                 continue
             if not once or id(tensor) not in seen:
                 seen.add(id(tensor))

@@ -7,7 +7,6 @@ from typing import Any, final
 
 from torpor.nn import state
 from torpor.tensor import Tensor
-from torpor.tensor.differentiate import is_parameter
 
 
 @final
@@ -20,7 +19,11 @@ class Registry(MutableMapping[str, Any]):
         self._module, self._kind = module, kind
 
     def _held(self) -> dict[str, Any]:
-        return {name: one for name, one in state.members(self._module) if self._kind(one)}
+        buffers, members = state.buffers_of(self._module), state.members(self._module)
+        return {
+            name: one for name, one in members
+            if self._kind(one) and (state.is_kept(one) or name in buffers)
+        }  # fmt: skip
 
     def __getitem__(self, name: str) -> Any:
         return self._held()[name]
@@ -55,8 +58,8 @@ class Registered:
 
 
 def is_trained(member: Any) -> bool:
-    return isinstance(member, Tensor) and is_parameter(member)
+    return isinstance(member, Tensor) and state.is_trained(member)
 
 
 def is_buffer(member: Any) -> bool:
-    return isinstance(member, Tensor) and member.is_leaf and not is_parameter(member)
+    return isinstance(member, Tensor) and not state.is_trained(member)

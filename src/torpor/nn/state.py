@@ -95,20 +95,22 @@ def put_inside(model: Any, name: str, value: Any) -> None:
 
 def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, Tensor]:
     """Every tensor reachable through attributes, lists and dicts, by dotted name, but those that
-    are computed from what requires a gradient. Tied tensors appear under each of their names;
-    buffers that are not persistent only if `passing`. A module's parameters come first, then its
-    buffers, then what is inside of its other attributes.
+    are computed from what requires a gradient and no registered buffers. Tied tensors appear under
+    each of their names; buffers that are not persistent only if `passing`. A module's parameters
+    come first, then its buffers, then what is inside of its other attributes.
     """
     found: dict[str, Tensor] = {}
     stack: list[tuple[str, Any, tuple[int, ...]]] = [(prefix, model, ())]
     while stack:
         name, value, path = stack.pop()
         if isinstance(value, Tensor):
-            if value.is_leaf:
-                found[name] = value
+            found[name] = value
         elif id(value) not in path:
-            left_out = () if passing else attribute(value, "_passing", ())
-            inside = [member for member in members(value) if member[0] not in left_out]
+            buffers = buffers_of(value)
+            inside = [
+                (key, one) for key, one in members(value)
+                if (is_kept(one) or key in buffers) and (passing or buffers.get(key, True))
+            ]  # fmt: skip
             if attribute(type(value), "register_buffer", None) is not None:
                 inside.sort(key=_rank)
             for key, inner in reversed(inside):
@@ -116,8 +118,24 @@ def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, 
     return found
 
 
+def buffers_of(owner: Any) -> Mapping[str, bool]:
+    """By the name of each registered buffer whether it is persistent."""
+    found: Mapping[str, bool] = attribute(owner, "_registered", {})
+    return found
+
+
+def is_trained(tensor: Tensor) -> bool:
+    """Whether a tensor is a parameter, and not computed from such."""
+    return tensor.is_leaf and is_parameter(tensor)
+
+
+def is_kept(member: Any) -> bool:
+    """Whether a member is of the state by itself: no tensor that is computed from others."""
+    return not isinstance(member, Tensor) or member.is_leaf
+
+
 def _rank(member: tuple[str, Any]) -> int:
-    return 1 - is_parameter(member[1]) if isinstance(member[1], Tensor) else 2
+    return 1 - is_trained(member[1]) if isinstance(member[1], Tensor) else 2
 
 
 def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
@@ -129,7 +147,7 @@ def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
 
 def get_parameters(model: Any) -> list[Tensor]:
     """Every tensor of the model that is trained, once."""
-    return list({id(t): t for t in get_state_dict(model).values() if is_parameter(t)}.values())
+    return list({id(t): t for t in get_state_dict(model).values() if is_trained(t)}.values())
 
 
 def _like(tensor: Tensor, given: Any) -> Tensor:

@@ -25,7 +25,7 @@ from torpor.base.errors import ShapeError
 from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
-from torpor.graph.abreast import has_inner_loops
+from torpor.graph.abreast import becomes_one
 from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -271,7 +271,7 @@ def refuse_another(made: UOp, node: UOp, changed: Container[UOp]) -> None:
     """
     if node.op is Ops.LOOP and node in changed and made.arg.count < 1:
         raise ShapeError("a loop without steps is another graph")
-    if node.op is Ops.STEPS and node.src[0] in changed and has_inner_loops(node):
+    if node.op is Ops.STEPS and node.src[0] in changed and becomes_one(node):
         raise ShapeError("loops of so many examples are one loop for this number alone")
     if node.op is Ops.EXPAND and not repeat_alike(made, node):
         raise ShapeError("an axis is repeated for some of the sizes, and not for others")

@@ -68,7 +68,7 @@ def _array_of(data: Any) -> tuple[Array, DType]:
         check_fits(max(array.flat, key=abs), dtypes.int64)
     if array.dtype.kind not in "biuf" and array.size:
         method = (
-            "; a function that is an attribute of a class is given the object, a staticmethod not"
+            "; a function kept as a class's attribute gets the object first: make it a staticmethod"
         )
         hint = method if hasattr(data, "forward") else ""
         raise DTypeError(f"no tensor can be made of {type(data).__name__} {data!r:.60}{hint}")

@@ -302,8 +302,8 @@ class _Keeper:
             tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
 
 
-def _or_as_it_is(found: Any, gradient: Any) -> Any:
-    return gradient if found is None else found
+def _called(hook: Callable[[Any], Any], leaf: Any) -> Any:  # partials of it are never equal
+    return hook(leaf)
 
 
 def _is_keeper(on_nodes: Any) -> bool:
@@ -326,10 +326,9 @@ class Hooked(Handle):
         """
         if not self.requires_grad:
             raise located(GradientError("a hook needs a tensor that requires a gradient"), (self,))
-        if isinstance(watcher(), Inside):  # the gradient is a part of that of a loop
-            (hooked,) = between([self], lambda g: _or_as_it_is(hook(g), g))
-            write(self, hooked, of_itself=True)
-            return RemovableHook([], hook)
+        leaf = leaf_number(self) is not None  # which stays one where it is written to
+        if not leaf and isinstance(watcher(), Inside):  # the gradient is a part of that of a loop
+            return self._hooked_inside(hook)
         device, node = self._storage.device, self._current()
 
         def on_nodes(g: UOp) -> UOp:
@@ -341,20 +340,36 @@ class Hooked(Handle):
             return g if found is None else found._current()
 
         on_nodes.hook = hook
-        leaf = leaf_number(self) is not None  # which stays one where it is written to
         hooks: list[Any] = hooks_of_leaf(self, gathered) if leaf else watched.setdefault(node, [])
         # What is kept is what the others made of it.
         after = 0 if isinstance(hook, _Keeper) else sum(map(_is_keeper, hooks))
         return RemovableHook(hooks, on_nodes, after)
 
+    def _hooked_inside(self, hook: Callable[[Any], Any]) -> RemovableHook:
+        """A hook of a tensor that the step of a loop makes: what is made of it from now on."""
+        hooks: list[Callable[[Any], Any]] = []
+
+        def rule(gradient: Any) -> Any:
+            for one in hooks:
+                found = one(gradient)
+                gradient = gradient if found is None else found
+            return gradient
+
+        (hooked,) = between([self], rule)
+        write(self, hooked, of_itself=True)
+        return RemovableHook(hooks, hook)
+
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> RemovableHook:
         """Call `hook(leaf)` whenever `backward` has added to the `.grad` of this leaf."""
-        return RemovableHook(hooks_of_leaf(self, accumulated), lambda leaf: hook(leaf))
+        return RemovableHook(hooks_of_leaf(self, accumulated), functools.partial(_called, hook))
 
     def retain_grad(self) -> None:
         """Keep the gradient in `.grad` when `backward` is called, as leaves do: what all hooks
         made of it, whenever they were registered.
         """
+        if leaf_number(self) is None and isinstance(watcher(), Inside):
+            what = "a step of a loop keeps no gradient of what it makes; give it back instead"
+            raise located(GradientError(what), (self,))
         if leaf_number(self) is None and not self.retains_grad:
             self.register_hook(_Keeper(self))
 

@@ -20,16 +20,13 @@ from torpor.tensor.mode import anomaly, grad_enabled, set_grad_enabled
 from torpor.tensor.path import RESTING, Step
 from torpor.tensor.pending import note_detached, note_gradients, wait
 from torpor.tensor.spelling import spelled
-from torpor.tensor.storage import SEVERED, Storage, reads_computed, sources_lost
+from torpor.tensor.storage import SEVERED, reads_computed, sources_lost
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
 _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
-# Views without gradients, which keep their values where `.data` of what they are of is set.
-_Views = list[weakref.ref[Any]]
-_lent: Final[weakref.WeakKeyDictionary[Storage, _Views]] = weakref.WeakKeyDictionary()
 # Whose backward was called. Tensors are no keys: `==` of two computes.
 _spent: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 # By leaf: what its gradient becomes before it is anybody's, by nodes; and what is called with the
@@ -37,7 +34,7 @@ _spent: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDicti
 LeafHooks = dict[int, list[Callable[[Any], Any]]]
 gathered: Final[LeafHooks] = {}
 accumulated: Final[LeafHooks] = {}
-hooks_now: Final[list[tuple[Any, ...]]] = [()]
+hooks_now: Final[list[tuple[Any, ...]]] = [()]  # all of them, which traces of a jit look at
 
 
 def forget_gradients(leaves: Iterable[Handle]) -> None:
@@ -61,11 +58,11 @@ def clear_gradients(leaves: Iterable[Handle]) -> None:
             leaf.grad = leaf.grad.zeros_like()
 
 
-def make_leaf(tensor: Handle, collects: bool = True) -> None:
-    """Give the handle an identity of its own, for which gradients can be asked; whether `backward`
-    adds to its `.grad`, and goes no further.
+def make_leaf(tensor: Handle, collects: bool = True, identity: int | None = None) -> None:
+    """Give the handle an identity, of its own if none is said, for which gradients can be asked;
+    whether `backward` adds to its `.grad`, and goes no further.
     """
-    node, identity = tensor._current(), build.identity()
+    node, identity = tensor._current(), build.identity() if identity is None else identity
     tensor._path = Step(tensor._path, "leaf", identity, node)
     tensor._node = UOp(Ops.LEAF, node.dtype, (node,), identity)
     if collects:
@@ -95,6 +92,12 @@ def _before_rest(tensor: Handle) -> Step | None:
     return before if before.kind == "leaf" and _leaves.get(before.arg) is tensor else None
 
 
+def leaf_before(tensor: Handle) -> int | None:
+    """The identity of a leaf, also of one that does not require a gradient now."""
+    before = _before_rest(tensor)
+    return leaf_number(tensor) if before is None else before.arg
+
+
 def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
     """The leaves below `root` through which gradients flow, by identity.
 
@@ -108,20 +111,6 @@ def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
                 raise GradientError(what)
             found.setdefault(node.arg, []).append(node)
     return found
-
-
-def lend(view: Any) -> Any:
-    """The view, which keeps its value where `.data` of what it is of is set."""
-    views = _lent.setdefault(view._parts[0]._storage, [])
-    views[:] = [*(one for one in views if one() is not None), weakref.ref(view)]
-    return view
-
-
-def lent_by(tensor: Any) -> list[Any]:
-    """The views of a tensor's storage that were lent."""
-    storage = tensor._parts[0]._storage
-    views = [one() for one in _lent.get(storage, ())]
-    return [one for one in views if one is not None and one._parts[0]._storage is storage]
 
 
 def _is_computed(node: UOp) -> bool:
@@ -153,8 +142,6 @@ def _needs_values(node: UOp | None, seed: Handle | None) -> bool:
 
 def hooks_of_leaf(leaf: Handle, hooks: LeafHooks) -> list[Callable[[Any], Any]]:
     """The hooks of a leaf among those `gathered` or `accumulated`."""
-    for gone in hooks.keys() - _leaves.keys():
-        del hooks[gone]
     number = leaf_number(leaf)
     if number is None:
         raise located(GradientError("only leaves have gradients that are added to"), (leaf,))
@@ -162,9 +149,14 @@ def hooks_of_leaf(leaf: Handle, hooks: LeafHooks) -> list[Callable[[Any], Any]]:
 
 
 def note_hooks() -> None:
-    """Write down which leaves have hooks now, and which."""
+    """Write down which leaves that there are have hooks now, and which."""
+    for hooks in (gathered, accumulated):
+        for gone in hooks.keys() - _leaves.keys():
+            del hooks[gone]
     each = *gathered.items(), *accumulated.items()
-    hooks_now[0] = tuple([(number, *hooks) for number, hooks in each if hooks])
+    found = tuple([(number, *hooks) for number, hooks in each if hooks])
+    if found != hooks_now[0]:
+        hooks_now[0] = found
 
 
 def _accumulate(target: Any, made: Any) -> None:
@@ -305,8 +297,6 @@ class Differentiate(Handle):
         """A view through which no gradient flows; writes to it are seen by this tensor."""
         made = view(self, "detach", None)  # also of what `gradient` may be asked about later
         note_detached(made)
-        if leaf_number(self) is not None:
-            lend(made)
         return made
 
     def backward(

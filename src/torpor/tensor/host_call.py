@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from itertools import product
@@ -203,7 +203,8 @@ def ruled(name: str, packed: Any, layout: Layout, operands: Sequence[Any]) -> tu
     """The results in a tensor, with the gradient for `operands` by the rule of this name."""
     kinds = "".join(COMPLEX if one.is_pair else REAL for one in operands)
     parts = [part for one in operands for part in one._parts]
-    return apart(with_rule(packed, parts, name, str(packed.device), kinds, layout), layout)
+    told = _told.get() is not None
+    return apart(with_rule(packed, parts, name, str(packed.device), kinds, layout, told), layout)
 
 
 def layout_of(is_complex: bool, shape: Sequence[int]) -> Layout:
@@ -243,13 +244,14 @@ def rule(name: str) -> Callable[[Rule], Rule]:
 
     def register(function: Rule) -> Rule:
         def through(node: UOp, g: UOp) -> tuple[UOp | None, ...]:
-            device, kinds, layout = node.arg[1:]
+            device, kinds, layout, told = node.arg[1:]
             nodes = (node, g, *node.src[1:])
             packed, slopes, *rest = [standing_for(one, device, True) for one in nodes]
             given = iter(rest)
             operands = [_joined([next(given) for _ in ("ri" if kind == COMPLEX else "r")])
                         for kind in kinds]  # fmt: skip
-            with enable_grad():  # what is computed on the way keeps its graph
+            # What is computed on the way keeps its graph; no error is one for its gradient.
+            with enable_grad(), telling() if told else nullcontext():
                 found = function(apart(packed, layout), apart(slopes, layout), *operands)
             return tuple(part for one, kind in zip(found, kinds, strict=True)
                          for part in _nodes(one, kind))  # fmt: skip

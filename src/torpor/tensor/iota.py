@@ -1,8 +1,8 @@
 """The integers 0, 1, 2, … as a tensor: what ranges, masks, one-hot and random numbers start from.
 
 Two small tables in memory make any length: i = (i // 1024) * 1024 + i % 1024. They are shared, so
-that equal work is an equal graph. Where the last row is not whole there are as many as there may
-be, so that graphs of other lengths differ in the length alone.
+that equal work is an equal graph. Where the last row is not whole their number is rounded up to a
+power of 1024, so that graphs of other lengths differ in the length alone.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from torpor.graph import build
 from torpor.graph.multi import chunk
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.differentiate import is_parameter
+from torpor.tensor.differentiate import leaf_before, make_leaf
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.mode import no_grad
 from torpor.tensor.realisation import realize
@@ -70,8 +70,11 @@ def become(handle: Any, value: Handle) -> Tensor:
     """Let `handle` stand for another value, on any device and in any format; gives the handle.
     Whoever holds it sees the new value; views of the old one stay what they are.
     """
-    requires, trained = handle.requires_grad, is_parameter(handle)
+    requires = handle.requires_grad
     for part, given in zip(handle._parts, value._parts, strict=True):
+        leaf = leaf_before(part)
         part._storage, part._path = given._storage, given._path
         part._node, part._stamp = given._node, given._stamp
-    return handle.requires_grad_(trained).requires_grad_(requires)
+        if leaf is not None:
+            make_leaf(part, identity=leaf)
+    return handle if requires else handle.requires_grad_(False)

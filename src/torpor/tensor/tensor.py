@@ -21,7 +21,7 @@ from torpor.tensor.counting import Counting
 from torpor.tensor.creation import Creation
 from torpor.tensor.custom import Hooked
 from torpor.tensor.dense import Dense
-from torpor.tensor.differentiate import Differentiate, lend, lent_by, make_leaf
+from torpor.tensor.differentiate import Differentiate, make_leaf
 from torpor.tensor.distributions import Distributions
 from torpor.tensor.elementwise import Arithmetic
 from torpor.tensor.functions import Functions
@@ -35,6 +35,7 @@ from torpor.tensor.movement import Movement
 from torpor.tensor.numeric import Numeric
 from torpor.tensor.padding import Padding
 from torpor.tensor.path import Step, forward
+from torpor.tensor.pending import wait
 from torpor.tensor.pooling import Pooling
 from torpor.tensor.products import Products
 from torpor.tensor.random import Random
@@ -91,22 +92,27 @@ class Tensor(
     @property
     def data(self) -> Any:
         """A view through which no gradient flows, to be written to also where this is a leaf that
-        requires a gradient; called, the elements as a memoryview. After `x.data = y` x has the
-        value of y, of another shape or format too; what `x.data` gave before keeps its own.
+        requires a gradient; called, the elements as a memoryview. After `x.data = y` x is a view of
+        y, of another shape or format too, and the same leaf; what it gave before stays as it is.
         """
         made: Any = self.detach()
         made.__class__ = Data
-        return lend(made)
+        return made
 
     @data.setter
     def data(self, value: Any) -> None:
-        if self.shape == value.shape and self.dtype is value.dtype:
-            for one in lent_by(self):
-                if one is not value:
-                    one._become(one.by_parts(_apart) if one.is_pair else _apart(one))
+        given, own = value._parts[0], self._parts[0]
+        before = None if given._path is None else given._path.previous
+        if given is own or (given._storage is own._storage and before is own._path):
+            return  # `x.data += 1` has written there
+        if self.requires_grad and not self.is_leaf:
             self.detach().assign(value)
-        else:
-            become(self, value.detach())
+            return
+        if active and (watching := watcher()) is not None:
+            watching.turned(self)
+        become(self, value if value.is_leaf and not value.requires_grad else value.detach())
+        for part in self._parts:
+            wait(part._storage)
 
     def __dir__(self) -> list[str]:
         # Python looks for what was meant by a misspelt name among 750 names at most
@@ -141,11 +147,6 @@ class Data(Tensor):
 
     def __call__(self) -> memoryview:
         return memoryview_of(self)
-
-
-def _apart(tensor: Any) -> Any:
-    """The value in a storage of its own."""
-    return make(tensor._current(), tensor._storage.device, depth=tensor._storage.depth)
 
 
 Handle._type = Tensor

@@ -79,7 +79,8 @@ class Universal(Handle):
         if more or not (out is None or isinstance(out, Handle | np.ndarray)):
             return NotImplemented
         if isinstance(out, np.ndarray):
-            return getattr(ufunc, method)(*_each(inputs, Handle, np.asarray), out=out, **options)
+            plain = _each((inputs, options), Handle, np.asarray)
+            return getattr(ufunc, method)(*plain[0], out=out, **plain[1])
         if out is not None:
             function = getattr(ufunc, method)
             if "where" not in options:

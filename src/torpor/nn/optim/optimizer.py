@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
@@ -21,6 +22,7 @@ from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, GradientError, ShapeError, StateError, ValueRangeError
 from torpor.base.missing import did_you_mean
 from torpor.base.unseen import Unseen
+from torpor.graph.bare import UNSEEN
 from torpor.nn.optim.given import a_number, by_number, check_betas, each_once, groups_of, numbers_of
 from torpor.nn.optim.hooked import Hooked, with_hooks
 from torpor.nn.optim.written import begin_written
@@ -304,10 +306,16 @@ class Optimizer(Hooked):
             for settings in self._settings:
                 moving = [one for one in settings.params if one.grad is not None]
                 self._advance(settings, moving)
-                alike = dict[tuple[int, int], list[Tensor]]()  # counted and kept alike
+                alike = dict[tuple[int, int, int], list[Tensor]]()  # counted and kept alike
+                met = Counter[
+                    tuple[int, Any]
+                ]()  # what several of them are goes through a step of each
                 for parameter in moving:
                     count, kept = self._counts[id(parameter)], self._kept[id(parameter)]
-                    alike.setdefault((id(count), len(kept)), []).append(parameter)
+                    node = parameter._parts[0]._current().below(UNSEEN)
+                    value = id(parameter._parts[0]._storage), node
+                    alike.setdefault((id(count), len(kept), met[value]), []).append(parameter)
+                    met[value] += 1
                 for parameters in alike.values():
                     self._update(settings, parameters)
         return self.tensors()
