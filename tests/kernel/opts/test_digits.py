@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor
 from torpor.ir.ops import AxisType, Ops
 from torpor.kernel.opts.digits import cut_axes
@@ -115,3 +116,23 @@ def test_running_sums_of_what_is_repeated_go_on_from_row_to_row(axis):
     np.testing.assert_allclose(found, np.tile(x, (2, 2)).cumsum(axis), rtol=1e-4, atol=1e-4)
     found = Tensor(x[0]).tile(3).cummax(0).values.numpy()
     np.testing.assert_array_equal(found, np.maximum.accumulate(np.tile(x[0], 3)))
+
+
+@pytest.mark.parametrize("length", [8 * 64, 9 * 64 + 1, 20 * 64 - 1, 64 + 3])
+@pytest.mark.parametrize("shift", [0, 5])
+def test_rows_of_a_table_whose_last_one_is_a_part(length, shift):
+    rows = np.random.default_rng(0).random((-(-length // 64) + 1, 1), np.float32)
+    places = np.random.default_rng(1).random((1, 64), np.float32)
+    whole = (Tensor(rows) * Tensor(places)).reshape(-1)
+    made = whole[shift : shift + length].sin() + Tensor.arange(length)
+    expected = np.sin((rows * places).reshape(-1)[shift : shift + length]) + np.arange(length)
+    np.testing.assert_allclose(made.numpy(), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("length", [8193, 10007])
+def test_ranges_and_random_numbers_of_odd_lengths_are_those_of_the_interpreter(length):
+    assert (Tensor.arange(length).numpy() == np.arange(length)).all()
+    torpor.manual_seed(length)
+    some = torpor.rand(length).numpy()
+    torpor.manual_seed(length)
+    assert (some == torpor.rand(length, device="python").numpy()).all()

@@ -12,9 +12,11 @@ from typing import Final
 from torpor.base.target import LINE, WORD
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
+from torpor.kernel.opts.split import padded
 from torpor.kernel.ranges import Changes, closed_by, kind_of, number_of, replace_ranges, size_of
 
 MOST: Final = 4  # digits of an axis: more loops than that are no blocks
+WHOLE_BLOCKS: Final = 8  # from which the last one is computed as a whole: an eighth more at most
 ROW: Final = LINE // WORD  # places of a row from which it gets a loop: a line of memory of floats
 
 
@@ -50,6 +52,20 @@ def cut_axes(ast: UOp) -> UOp:
     return replace_ranges(ast, changes).simplify()
 
 
+def evened(ast: UOp) -> UOp:
+    """The same kernel, if nothing is summed, with axes made as long as whole blocks are where
+    positions take long ones apart and the last one is a part: all are then read in order.
+    """
+    if any(n.op in (Ops.REDUCE, Ops.SCAN) for n in ast.toposort()):
+        return ast
+    for one in (r for r in ast.ranges() if kind_of(r) is AxisType.GLOBAL):
+        units, size = blocks_of(ast, one), size_of(one) or 0
+        most = max(units, default=1)
+        if min(units, default=0) >= ROW and size % most and size >= WHOLE_BLOCKS * most:
+            ast = padded(ast, one, most, 0)  # no axis more, where the length is known
+    return ast
+
+
 def is_contracted(product: UOp, one: UOp) -> bool:
     """Whether both factors of a product move along an axis, and not along all of the same ones: the
     squares that a norm adds up are no product of matrices.
@@ -77,13 +93,18 @@ def digits_of(one: UOp, units: tuple[int, ...]) -> tuple[UOp, ...]:
 
 def units_of(ast: UOp, one: UOp) -> tuple[int, ...]:
     """What positions divide the axis by, smallest first; none unless each divides the next."""
+    size, units = size_of(one), blocks_of(ast, one)
+    return units if units and size is not None and size % units[-1] == 0 else ()
+
+
+def blocks_of(ast: UOp, one: UOp) -> tuple[int, ...]:
+    """The same where the last of the largest blocks need not be whole."""
     size = size_of(one)
     if size is None:
         return ()
-    found = {unit for node in ast.toposort() for unit in divisors(node, one) if unit < size}
-    units = (*sorted(found), size)
+    units = sorted({n for node in ast.toposort() for n in divisors(node, one) if n < size})
     even = all(high % low == 0 for low, high in itertools.pairwise(units))
-    return units[:-1] if even and len(units) <= MOST else ()
+    return tuple(units) if even and len(units) < MOST else ()
 
 
 def divisors(node: UOp, one: UOp) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.kernel.access import accesses
-from torpor.kernel.opts.digits import cut_axes
+from torpor.kernel.opts.digits import cut_axes, evened
 from torpor.kernel.opts.fission import fission_loops
 from torpor.kernel.ranges import (
     Changes,
@@ -130,7 +130,7 @@ def _kept(ast: UOp, strict: int) -> UOp:
 def normal_form(ast: UOp) -> UOp:
     """What `normalise` does."""
     ast = only_stored(fission_loops(drop_single(joined(ast))))
-    ast = cut_axes(order_outputs(ast))
+    ast = cut_axes(evened(order_outputs(ast)))
     ast = turn_axes(merge_axes(ast))
     return renumber(ast)
 
