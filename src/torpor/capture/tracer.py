@@ -427,7 +427,7 @@ class Tracer(Watcher):
     def left(self) -> None:
         """The function has returned: what it made another view of and is there still is seen."""
         if self.turns:
-            self.refuse("makes another view of a tensor from outside in place (x.data = y, t_, ...)")
+            self.refuse("makes another view of a tensor from outside in place (.data = y, t_, ...)")
         if self.stand_ins.are_kept():
             self.refuse("hands out or keeps a part of a view that it was given")
             self.stand_ins.put_back()
