@@ -45,33 +45,24 @@ def test_a_hook_of_a_parameter_is_called_in_each_step(jitted: bool) -> None:
         np.testing.assert_allclose(weights.numpy(), wanted, rtol=1e-5)
 
 
+WAYS = {
+    "before anybody has it": lambda leaf: leaf.register_hook(lambda gradient: gradient * 3),
+    "after it was added": lambda leaf: leaf.register_post_accumulate_grad_hook(
+        lambda leaf: leaf.grad.mul_(3)
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("jitted", [False, True])
-def test_hooks_come_and_go_between_steps(jitted: bool) -> None:
+def test_hooks_come_and_go_between_steps(jitted: bool, way: str) -> None:
     weights = Tensor(START, requires_grad=True)
     step = step_of(weights)
     step, wanted = torpor.jit(step) if jitted else step, START.astype(np.float64)
     factor, hook = 1.0, None
     for number, row in enumerate(np.concatenate([ROWS] * 3)):
         if number == 7:
-            hook, factor = weights.register_hook(lambda gradient: gradient * 2), 2.0
-        if number == 15:
-            hook.remove()
-            factor = 1.0
-        step(Tensor(row))
-        wanted = by_hand(wanted, row, partial(np.multiply, factor))
-        np.testing.assert_allclose(weights.numpy(), wanted, rtol=1e-4)
-
-
-@pytest.mark.parametrize("jitted", [False, True])
-def test_what_is_called_after_a_gradient_was_added_to_comes_and_goes(jitted: bool) -> None:
-    weights = Tensor(START, requires_grad=True)
-    step = step_of(weights)
-    step, wanted = torpor.jit(step) if jitted else step, START.astype(np.float64)
-    factor, hook = 1.0, None
-    for number, row in enumerate(np.concatenate([ROWS] * 3)):
-        if number == 7:
-            hook = weights.register_post_accumulate_grad_hook(lambda leaf: leaf.grad.mul_(3))
-            factor = 3.0
+            hook, factor = WAYS[way](weights), 3.0
         if number == 15:
             hook.remove()
             factor = 1.0

@@ -25,7 +25,7 @@ from torpor.pipeline.terms import folded
 from torpor.pipeline.vary import Graph, is_box
 
 MOST: Final = 4096  # skeletons that are remembered
-PATIENCE: Final = 2  # failures to write graphs with variables
+PATIENCE: Final = 2  # failures to write graphs with variables before it is tried less: a choice
 REMEMBERED: Final = 4  # numbers, and general forms, of each
 VARIES: Final = ()  # in place of what a graph has in common with others
 

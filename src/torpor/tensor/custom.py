@@ -115,7 +115,6 @@ class Context:
         self.needs_input_grad: tuple[bool, ...] = ()
         self._without: set[int] = set()
         self._dirty: set[int] = set()
-        self._zeros = True
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep tensors, which `saved_tensors` gives."""

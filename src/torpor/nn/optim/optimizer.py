@@ -307,9 +307,8 @@ class Optimizer(Hooked):
                 moving = [one for one in settings.params if one.grad is not None]
                 self._advance(settings, moving)
                 alike = dict[tuple[int, int, int], list[Tensor]]()  # counted and kept alike
-                met = Counter[
-                    tuple[int, Any]
-                ]()  # what several of them are goes through a step of each
+                # A value that several of them are goes through a step of each, one by one.
+                met = Counter[tuple[int, Any]]()
                 for parameter in moving:
                     count, kept = self._counts[id(parameter)], self._kept[id(parameter)]
                     node = parameter._parts[0]._current().below(UNSEEN)
