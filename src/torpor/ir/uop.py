@@ -83,7 +83,7 @@ class UOp:
     src: Source
     arg: Any
     origins: tuple[Any, ...]
-    normal: int  # bits of the rule sets that are known to leave it and all below it as they are
+    normal: int  # bits of what is known of it and all below it: which rule sets leave it as it is
     held: Any  # true of what a tensor stands for or has stood for: the storage, weakly, or True
     known: Known | None  # what stands for its value, if that has been computed
     # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor, how an

@@ -20,6 +20,7 @@ from torpor.tensor.iota import iota
 from torpor.tensor.watch import Watcher, active, watcher
 
 _numbers: Final = itertools.count()
+_SAME: Final = 4  # in `UOp.normal`: what is known to be the same at each step of a loop
 ARGUMENT: Final = "argument"  # in numbers of SLOTs that stand for a function's, outside of loops
 
 
@@ -30,8 +31,15 @@ def fresh(what: str = "step") -> tuple[str, int]:
 
 def depends_on_step(node: UOp) -> bool:
     """Whether a node is another one at each step of a loop."""
-    slots = (one.arg[0] for one in node.toposort() if one.op is Ops.SLOT)
-    return any(not isinstance(number, tuple) or number[0] != ARGUMENT for number in slots)
+    if node.normal & _SAME:
+        return False
+    below = node.toposort(lambda one: not one.normal & _SAME)
+    slots = (one.arg[0] for one in below if one.op is Ops.SLOT)
+    if any(not isinstance(number, tuple) or number[0] != ARGUMENT for number in slots):
+        return True
+    for one in below:
+        one.normal |= _SAME
+    return False
 
 
 class Nobody(Watcher):
