@@ -211,3 +211,10 @@ def test_complex_numbers_are_rounded_and_found_and_multiplied():
     same(xp.round(xp.asarray(z)), np.round(z))
     same(xp.nonzero(xp.asarray(z)), np.nonzero(z))
     same(xp.prod(xp.asarray(z), keepdims=True), np.prod(z, keepdims=True))
+
+
+def test_options_by_place_and_where_alone_are_as_in_numpy():
+    numbers = np.array([3, 0, 4, 4, 0, 7])
+    x = xp.asarray(numbers)
+    np.testing.assert_array_equal(xp.diff(x, 2).numpy(), np.diff(numbers, 2))
+    np.testing.assert_array_equal(xp.where(x > 3)[0].numpy(), np.where(numbers > 3)[0])

@@ -182,6 +182,7 @@ def test_real_formats_keep_the_real_part_and_say_so():
 def test_what_complex_numbers_have_not():
     with pytest.raises(DTypeError, match="only complex numbers"):
         Tensor([1.0]).imag  # noqa: B018
+    assert not hasattr(Tensor([1.0]), "imag")
     with pytest.raises(DTypeError, match="does not multiply"):
         Tensor([1j]).scatter(0, Tensor([0]), 2j, reduce="multiply")
     with pytest.raises(DTypeError, match="max does not take"):

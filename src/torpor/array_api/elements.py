@@ -66,9 +66,9 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     return x.clone() if min is None and max is None else x.clamp(min, max).cast(x.dtype)
 
 
-def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
-    """x1 where the condition holds, else x2."""
-    return choose(condition, x1, x2)
+def where(condition: Tensor, x1: Any = None, x2: Any = None, /) -> Any:
+    """x1 where the condition holds, else x2; alone, `nonzero` of it, as in NumPy."""
+    return condition.nonzero(as_tuple=True) if x1 is None else choose(condition, x1, x2)
 
 
 __all__ = [*_UNARY, *_BINARY, "clip", "imag", "real", "round", "where"]

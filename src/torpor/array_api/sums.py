@@ -123,10 +123,10 @@ def _running(x: Tensor, method: str, axis: int | None, dtype: Any, initial: Any)
 
 
 def diff(
-    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None,
+    x: Tensor, /, n: int = 1, axis: int = -1, prepend: Tensor | None = None,
     append: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Differences of neighbours, n times."""
+    """Differences of neighbours, n times; options by place too, as NumPy takes them."""
     return x.diff(n, axis, prepend, append)
 
 

@@ -19,6 +19,10 @@ class DTypeError(TorporError, TypeError):
     """A number format that is unknown or does not fit the operation."""
 
 
+class NoPartError(DTypeError, AttributeError):
+    """The imaginary part of what has none: `hasattr` is False of it."""
+
+
 class IndexTypeError(DTypeError, IndexError):
     """An index of a format that says no place."""
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.base.dtypes import dtypes, from_name
-from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, NoPartError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.tensor.creation import beside
@@ -215,7 +215,7 @@ class Numeric(Handle):
     @property
     def imag(self) -> Tensor:
         """Of complex numbers only; `DTypeError` for real ones, as in PyTorch."""
-        raise located(DTypeError("only complex numbers have an imag; it would be 0"), (self,))
+        raise located(NoPartError("only complex numbers have an imag; it would be 0"), (self,))
 
     @property
     def H(self) -> Tensor:
