@@ -221,6 +221,25 @@ def test_what_is_carried_on_keeps_little_of_what_it_was_made_of():
     assert not any(memory() for memory in old[:12])
 
 
+def test_a_state_that_is_left_before_anything_is_asked_for_keeps_little():
+    """As evolution strategies do: the next state is there before the score of this one is read."""
+    target = RANDOM.standard_normal(50).astype(np.float32)
+    expected, old = np.zeros(50, np.float32), []
+    state = Tensor(expected).realize()
+    for _ in range(60):
+        noise = RANDOM.standard_normal((20, 50)).astype(np.float32)
+        x = Tensor(noise).realize()
+        old.append(weakref.ref(x._current().below((Ops.RESHAPE,)).arg))
+        score = -((state + 0.1 * x - Tensor(target)) ** 2).sum(1)
+        state = state + 0.05 * (score.argsort().argsort().float() / 19 - 0.5) @ x
+        theirs = -((expected + 0.1 * noise - target) ** 2).sum(1)
+        expected = expected + 0.05 * (theirs.argsort().argsort() / 19 - 0.5) @ noise
+        assert score.max().item() == pytest.approx(theirs.max(), rel=1e-4)
+    np.testing.assert_allclose(state.numpy(), expected, rtol=1e-4, atol=1e-5)
+    gc.collect()
+    assert not any(memory() for memory in old[:24])
+
+
 def test_parameters_that_are_made_of_numbers_alone():
     """They read no memory, so that nothing is gained by computing them by themselves."""
     weight = Tensor.full((6, 3), 0.5).double().requires_grad_()

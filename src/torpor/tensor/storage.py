@@ -157,10 +157,23 @@ def settle(node: UOp, value: UOp, age: int, holder: Storage | None = None) -> No
     if age <= CARRIED or holder is None or holder.base is not node or holder.would_share(value):
         if not is_noted(node, value) and node is not value:
             note(node, value, age)
+        if age > CARRIED and holder is None:
+            _let_go_of(node, value)
     else:
         if not holder.requires:
             _note_sources(node, value)
         holder.settle(node, value)
+
+
+def _let_go_of(node: UOp, value: UOp) -> None:
+    """Let what is made of a node that no tensor stands for any more be made of its value."""
+    for storage in recent():
+        below = storage.base.toposort(lambda one: one is not node and one.known is None)
+        if node in below and not storage.requires:
+            _note_sources(node, value)
+            made = storage.base.substitute({node: value})
+            made.held = weakref.ref(storage)
+            storage.replace(made)
 
 
 def _note_sources(node: UOp, value: UOp) -> None:
