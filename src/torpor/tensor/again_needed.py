@@ -84,16 +84,13 @@ def _note_place(node: UOp) -> None:
         _places.add(place)
 
 
-def made_of(roots: Sequence[UOp]) -> list[tuple[Storage, UOp]]:
-    """What somebody holds that is a few nodes away from one of the roots and made of these, of what
-    has been computed and of constants alone, is not larger than them, and has no gradient.
+def made_of(roots: Sequence[UOp], near: Sequence[Storage]) -> list[Storage]:
+    """Of what somebody holds, what is a few nodes away from one of the roots and made of these, of
+    what has been computed and of constants alone, is not larger than them, and has no gradient.
     """
-    asked, found = set(roots), []
-    for storage in recent():
-        node = storage.base
-        if not storage.requires and node not in asked and _is_next(node, asked):
-            found.append((storage, node))
-    return found
+    asked = set(roots)
+    return [one for one in near
+            if not one.requires and one.base not in asked and _is_next(one.base, asked)]  # fmt: skip
 
 
 def _is_next(root: UOp, asked: set[UOp]) -> bool:
@@ -129,7 +126,7 @@ def made_at_places(roots: Sequence[UOp]) -> list[Storage]:
     """Of `made_of`, what is made at a place that later graphs needed."""
     if not _places:
         return []
-    return [storage for storage, node in made_of(roots) if _place_of(node) in _places]
+    return made_of(roots, [one for one in recent() if _place_of(one.base) in _places])
 
 
 def is_work(node: UOp) -> bool:
@@ -146,7 +143,7 @@ def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
         return
     sink = UOp.sink(*(node for node, _ in roots))
     asked = set(sink.src)
-    _made_of_roots.update(node for _, node in made_of(sink.src))
+    _made_of_roots.update(one.base for one in made_of(sink.src, recent()))
     held = held_in(sink, _holders(sink, values, form))
     passed: set[UOp] = set()
     wanted = {kept_for(node, held, passed) for node in held}

@@ -32,6 +32,7 @@ from torpor.tensor.handle import (
     view,
     viewed,
 )
+from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import placed, required, wrapped
 from torpor.tensor.watch import active, as_size
 from torpor.tensor.write import write
@@ -326,6 +327,14 @@ def _lookup(operand: Any, tensors: list[tuple[int, Any, int]]) -> _Lookup:
     return _Lookup(operand, around, product(shape[first:last]), places.expand(common))
 
 
+@repeated
+def _selected(view: Any, axes: tuple[int, ...], names: tuple[int, ...], *indices: Any) -> Any:
+    """What index tensors select of a view: of its `axes`, which the errors call by their `names`."""
+    found = _lookup(view, [*zip(axes, indices, names, strict=True)])
+    source = found.view.reshape(*found.flat(found.length))
+    return derive(build.gather, (source, found.along()), 1).reshape(*found.shape)
+
+
 def _inside(index: Any, size: Any, axis: int) -> Any:
     """As `wrapped`, but what is outside of its axis raises: as one of several it could be a valid
     place of another axis.
@@ -376,9 +385,9 @@ class Indexing(Handle):
         made = _basic(self, plan)
         if not plan.tensors:
             return made
-        found = _lookup(made, plan.tensors)
-        source = found.view.reshape(*found.flat(found.length))
-        return derive(build.gather, (source, found.along()), 1).reshape(*found.shape)
+        axes, indices, names = zip(*plan.tensors, strict=True)
+        selected: Tensor = _selected(made, axes, names, *indices)
+        return selected
 
     def _written_at(self, key: Any, value: Any, op: Ops = Ops.STORE) -> None:
         """`x[key] = value`; or another operation for each element of the value in order."""
