@@ -89,8 +89,8 @@ def made_of(roots: Sequence[UOp], near: Sequence[Storage]) -> list[Storage]:
     what has been computed and of constants alone, is not larger than them, and has no gradient.
     """
     asked = set(roots)
-    return [one for one in near
-            if not one.requires and one.base not in asked and _is_next(one.base, asked)]  # fmt: skip
+    others = [one for one in near if not one.requires and one.base not in asked]
+    return [one for one in others if _is_next(one.base, asked)]
 
 
 def _is_next(root: UOp, asked: set[UOp]) -> bool:

@@ -329,7 +329,7 @@ def _lookup(operand: Any, tensors: list[tuple[int, Any, int]]) -> _Lookup:
 
 @repeated
 def _selected(view: Any, axes: tuple[int, ...], names: tuple[int, ...], *indices: Any) -> Any:
-    """What index tensors select of a view: of its `axes`, which the errors call by their `names`."""
+    """What index tensors select of a view: of `axes`, which the errors call by their `names`."""
     found = _lookup(view, [*zip(axes, indices, names, strict=True)])
     source = found.view.reshape(*found.flat(found.length))
     return derive(build.gather, (source, found.along()), 1).reshape(*found.shape)
