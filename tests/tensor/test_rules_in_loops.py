@@ -272,6 +272,35 @@ def test_a_function_whose_gradient_is_made_of_itself_may_be_in_a_loop() -> None:
         np.testing.assert_allclose(torpor.grad(of)(x).numpy(), np.exp([0, 1]), rtol=1e-6)
 
 
+class Times(torpor.autograd.Function):
+    """x y, both of whose gradients are products of the same kind."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        return Times.apply(gradient, y), Times.apply(gradient, x)
+
+
+@pytest.mark.parametrize("loop", ["vmap", "scan"])
+def test_gradients_made_of_gradients_know_what_stands_for_those(loop: str) -> None:
+    x, y = (Tensor(np.random.default_rng(n).standard_normal((3, 4))) for n in range(2))
+
+    def whole(a: Tensor, b: Tensor) -> Tensor:
+        if loop == "vmap":
+            return (torpor.vmap(Times.apply)(a, b) ** 3).sum()
+        return (torpor.scan(lambda c, r: (c, Times.apply(*r)), Tensor(0.0), (a, b))[1] ** 3).sum()
+
+    first = torpor.func.grad(whole)(x, y)
+    np.testing.assert_allclose(first.numpy(), (3 * x**2 * y**3).numpy(), rtol=1e-5)
+    second = torpor.func.grad(lambda a: (torpor.func.grad(whole)(a, y) * a).sum())(x)
+    np.testing.assert_allclose(second.numpy(), (9 * x**2 * y**3).numpy(), rtol=1e-5)
+
+
 def test_a_hook_in_a_loop_is_taken_back_and_gradients_are_not_kept() -> None:
     def taken_back(total: Tensor, row: Tensor) -> tuple[Tensor, None]:
         twice = row * 2

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from itertools import count
 from typing import Final
 
@@ -80,6 +81,7 @@ class BodyRule:
     def __init__(self, node: UOp, order: int):
         self.g = UOp(Ops.SLOT, node.dtype, (), (("gradient", identity()), shape_of(node)))
         self.failed: Exception | None = None
+        self.known: tuple[dict[UOp, UOp], ...] = ()  # what stands for SLOTs of rules around this
         try:
             if order > ORDERS:
                 raise GradientError(
@@ -96,8 +98,31 @@ class BodyRule:
     def __call__(self, g: UOp) -> list[UOp | None]:
         if self.failed is not None:
             raise self.failed
-        found = iter(UOp.sink(*self.roots()).substitute({self.g: g}).src)
+        sink = UOp.sink(*self.roots())
+        for known in (*self.known, {self.g: g}):
+            sink = _with_known(sink, known)
+        found = iter(sink.src)
         return [None if one is None else next(found) for one in self.made]
+
+    def within(self, known: dict[UOp, UOp]) -> BodyRule:
+        """The rule where something stands for SLOTs; itself where its gradients have none."""
+        if known.keys().isdisjoint(UOp.sink(*self.roots()).toposort()):
+            return self
+        made = copy(self)
+        made.known = (*self.known, known)
+        return made
+
+
+def _with_known(root: UOp, known: dict[UOp, UOp]) -> UOp:
+    """The graph, and the rules of the functions in it, where something stands for SLOTs."""
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort(lambda n: n not in known):
+        if (made := known.get(node)) is None:
+            made = node.over(tuple([done[s] for s in node.src]))
+            if node.op is Ops.FUNCTION and isinstance(rule := node.arg[-1], BodyRule):
+                made = made.replace(arg=(CUSTOM, rule.within(known)))
+        done[node] = made
+    return done[root]
 
 
 class Enclosed:

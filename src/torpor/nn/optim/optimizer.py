@@ -127,6 +127,13 @@ class Group(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(self._unseen.values)
 
+    def __repr__(self) -> str:
+        return repr(self._unseen.values)
+
+    def copy(self) -> dict[str, Any]:
+        """A dictionary of it: setting its values changes no step."""
+        return dict(self)
+
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """A hyperparameter by its name, and each part of a tuple by its place."""
