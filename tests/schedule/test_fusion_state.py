@@ -21,8 +21,8 @@ def test_a_kernel_runs_before_those_that_read_it_however_indirectly(pairs):
     regions = [state.new_region(root, "a test") for _ in range(NODES)]
     edges = {(a, b) for a, b in pairs if a < b}
     for first, later in edges:
-        state.readers.setdefault(regions[first], set()).add(regions[later])
-    reached = {(n, n) for n in range(NODES)} | edges
+        state.note_readers(regions[first], [regions[later]])
+    reached = set(edges)
     for middle in range(NODES):  # Warshall's algorithm
         reached |= {(a, b) for a, m in reached for n, b in reached if m == n == middle}
     found = {

@@ -30,7 +30,7 @@ from torpor.graph.sizes import is_plain
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 
-MOST_NODES: Final = 100_000  # a graph of more is not worth writing down
+MOST_NODES: Final = 1 << 20  # as many as a GiB of memory holds: a larger graph has no form
 
 _NUMBERS: Final = frozenset({int, bool})
 _is_plain: Final = lru_cache(maxsize=4096)(is_plain)

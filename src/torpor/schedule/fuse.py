@@ -68,7 +68,7 @@ class Fuser:
             if around < frozenset(host.axes):
                 host.hoisted.append(around)
         self.state.home[node] = host
-        self.state.readers.setdefault(host, set()).update(self.state.readers_of(node) - {host})
+        self.state.note_readers(host, self.state.readers_of(node) - {host})
         if node in self.state.roots and node.op not in STORED and len(self.state.roots) > 1:
             self.multi_output.note_root(node)
         if node.op is Ops.COPY:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 
 from torpor.base import settings
 from torpor.ir.infer import count_of, devices_of
@@ -25,7 +25,8 @@ class FusionState:
     regions:        the kernels.
     forced:         values that have to be stored, and why; `forced_readers`: for which kernels.
     reduce_ranges:  indices of reductions' operands.
-    readers:        by kernel, the kernels that read what it stores.
+    later:          by the number of a kernel, a bit for each that has to run after it.
+    writers:        by the number of a kernel, those of the kernels that store what it reads.
     children:       by node, the nodes that use it.
     loops:          by LOOP, what stores all that it gives.
     """
@@ -45,7 +46,8 @@ class FusionState:
         self.reduce_ranges: dict[tuple[Region, UOp, Indices], Indices] = {}
         self.mapped: dict[tuple[UOp, Indices], tuple[Indices, UOp]] = {}
         self.limit = settings.number("KERNEL_SIZE")
-        self.readers: dict[Region, set[Region]] = {}
+        self.later: list[int] = []
+        self.writers: list[set[int]] = []
         self.children: dict[UOp, list[UOp]] = {}
         self.loops: dict[UOp, Region] = {}
         for node in self.order:
@@ -69,23 +71,32 @@ class FusionState:
         """A kernel, nothing in it yet, where a value is computed."""
         made = Region(len(self.regions), self.device(node), reason)
         self.regions.append(made)
+        self.later.append(0)
+        self.writers.append(set())
         return made
 
     def readers_of(self, node: UOp) -> set[Region]:
         """The kernels that need the value."""
         return {use.region for use in self.uses[node]} | self.forced_readers.get(node, set())
 
+    def note_readers(self, host: Region, readers: Iterable[Region]) -> None:
+        """Other kernels read what one stores: they run after it, and so does all that has to run
+        after them.
+        """
+        later = 0
+        for reader in readers:
+            self.writers[reader.number].add(host.number)
+            later |= self.later[reader.number] | 1 << reader.number
+        stack = [host.number]
+        while stack:
+            number = stack.pop()
+            if self.later[number] | later != self.later[number]:
+                self.later[number] |= later
+                stack += self.writers[number]
+
     def runs_before(self, first: Region, later: Region) -> bool:
         """Whether `later` reads, perhaps through other kernels, what `first` stores."""
-        stack, seen = [first], {first}
-        while stack:
-            region = stack.pop()
-            if region is later:
-                return True
-            fresh = self.readers.get(region, set()) - seen
-            seen |= fresh
-            stack.extend(fresh)
-        return False
+        return bool(self.later[first.number] >> later.number & 1)
 
     def force(self, source: UOp, reason: str, region: Region, below: Container[Ops]) -> None:
         """Have a value stored that `region` reads, below movements that are among `below`."""
