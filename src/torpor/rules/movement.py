@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.infer import Shape, Size, shape_of, size_node
@@ -11,6 +13,7 @@ from torpor.ir.uop import UOp
 from torpor.rules.sizes import same, times
 
 Indices = tuple[UOp, ...]
+MAPS: Final = 4096  # that are kept: a model's layers are many, and their maps the same few
 TRUE = UOp.const(dtypes.bool, True)
 ZERO = UOp.index_const(0)
 
@@ -70,6 +73,7 @@ def map_pad(
     return tuple(moved), valid.simplify()
 
 
+@lru_cache(maxsize=MAPS)
 def map_reshape(outer: Shape, inner: Shape, indices: Indices) -> Indices:
     """Indices of the operand's axes, from as few of the result's axes each as possible."""
     found: list[UOp] = []
@@ -87,8 +91,13 @@ def map_reshape(outer: Shape, inner: Shape, indices: Indices) -> Indices:
     return tuple(found)
 
 
-def flat(pairs: Sequence[tuple[UOp, Size]]) -> UOp:
+def flat(pairs: Iterable[tuple[UOp, Size]]) -> UOp:
     """Row-major position of indices in axes of the given sizes."""
+    return _position(tuple(pairs))
+
+
+@lru_cache(maxsize=MAPS)
+def _position(pairs: tuple[tuple[UOp, Size], ...]) -> UOp:
     position: UOp | None = None
     stride: Size = 1
     for index, size in reversed(pairs):
