@@ -39,9 +39,12 @@ MOST: Final = 4096  # lines, and graphs, that are remembered
 MOST_KINDS: Final = 1 << 13  # of pieces, that are remembered
 # Computed wherever they are used.
 PASSING: Final = MOVEMENT | {Ops.LEAF, Ops.DETACH, Ops.FUNCTION, Ops.CHECK, Ops.BUFFER}
+CHEAP: Final = frozenset(
+    {Ops.ADD, Ops.SUB, Ops.MUL, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ, Ops.CAST, Ops.WHERE}
+)
 GIVEN: Final = LOOPED | {Ops.PRIOR}  # by what is below, which may give several such
 # An enumeration is slow to ask for its members.
-_BUFFER, _CONST, _BIND, _FUNCTION = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.FUNCTION
+_ADD, _BUFFER, _BIND, _FUNCTION = Ops.ADD, Ops.BUFFER, Ops.BIND, Ops.FUNCTION
 _TOLD: Final = frozenset({Ops.LEAF, Ops.CHECK})
 _GIVEN_NUMBERS: Final = frozenset({_BIND, Ops.VARIABLE})
 
@@ -183,8 +186,9 @@ class Graph:
     """A graph that is cut into pieces.
 
     passing: what is computed wherever it is used: what moves, what reads no memory, bits of random
-             numbers.
+             numbers, and one cheap operation of one value.
     fixed:   what is the same in all graphs that have it.
+    sums:    how often each sum is used.
     """
 
     def __init__(self, roots: Roots):
@@ -194,17 +198,29 @@ class Graph:
         self.number = next(_numbers)
         self.passing: set[UOp] = set()
         self.fixed: set[UOp] = set()
+        self.sums: dict[UOp, int] = {}
+        cheap: set[UOp] = set()  # and what moves it
         reading: set[UOp] = set()
         for node in self.order:
-            below = operands(node)
-            reads = node.op is _BUFFER or not reading.isdisjoint(below)
-            if reads:
+            below, op = operands(node), node.op
+            for one in below:
+                if one.op is _ADD:
+                    self.sums[one] = self.sums.get(one, 0) + 1
+            reads = [one for one in below if one in reading]
+            if reads or op is _BUFFER:
                 reading.add(node)
-            elif node.op not in _GIVEN_NUMBERS and self.fixed.issuperset(below):
+            elif op not in _GIVEN_NUMBERS and self.fixed.issuperset(below):
                 self.fixed.add(node)
-            is_bits = node.op in ALU and node.dtype.is_int and not node.dtype.is_signed
-            if not reads or node.op in PASSING or is_bits:
+            is_cheap = op in CHEAP and len(reads) == 1 and reads[0] not in cheap
+            if is_cheap or (op in MOVEMENT and not cheap.isdisjoint(below)):
+                cheap.add(node)
+            is_bits = op in ALU and node.dtype.is_int and not node.dtype.is_signed
+            if not reads or op in PASSING or is_bits or is_cheap:
                 self.passing.add(node)
+
+    def is_long(self, node: UOp) -> bool:
+        """Whether a sum has three terms or more."""
+        return node.op is _ADD and any(self.sums.get(one.below(MOVEMENT)) == 1 for one in node.src)
 
     def pieces(self) -> list[Piece]:
         """The pieces in an order in which each has what it needs. What one piece alone uses is part
@@ -216,7 +232,7 @@ class Graph:
         terms: set[UOp] = set()
         for place in range(len(self.order) - 1, -1, -1):
             node = self.order[place]
-            used = users[node]
+            used, is_part = users[node], False
             owner = node.src[0] if node.op in GIVEN else node
             piece = given.get(owner)
             if piece is not None or owner is not node:
@@ -228,17 +244,19 @@ class Graph:
                 piece.place, used = place, {piece}
             elif node in self.asked or node not in self.passing:
                 is_sum = node.op is Ops.REDUCE_AXIS and node.src[0].op is Ops.MUL
-                is_term = node in terms and node.op is not Ops.ADD
+                is_term = node in terms and node.op is not _ADD
                 piece = next(iter(used)) if len(used) == 1 and not is_term else None
                 if piece is None or piece.size >= MOST_OPS or (is_sum and piece.has_sum):
                     piece = Piece(place, [node])
                     found.append(piece)
-                elif node in self.asked:
-                    piece.outputs.append(node)
+                else:
+                    piece.outputs += [node] * (node in self.asked)
+                    is_part = True
                 piece.size += TERM if node in terms else 1
                 piece.has_sum |= is_sum
                 used = {piece}
-            if is_long(node) or (node in terms and (node.op is Ops.ADD or node in self.passing)):
+            inner = node in terms and (node in self.passing or is_part)
+            if inner or self.is_long(node):
                 terms.update(node.src)
             for source in operands(node):
                 users[source] |= used
@@ -289,11 +307,6 @@ class Graph:
 def operands(node: UOp) -> Sequence[UOp]:
     """What the value of a node is made of."""
     return node.src[:1] if node.op is _FUNCTION else node.src
-
-
-def is_long(node: UOp) -> bool:
-    """Whether a sum has three terms or more."""
-    return node.op is Ops.ADD and any(one.below(MOVEMENT).op is Ops.ADD for one in node.src)
 
 
 def released(pieces: list[Piece], users: Mapping[UOp, set[Piece]]) -> list[Piece]:
