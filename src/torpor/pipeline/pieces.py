@@ -341,7 +341,7 @@ def value_of(
 
 def made_ready(roots: Roots, named: Named, memory: Sequence[Buffer]) -> Ready | None:
     """How a piece that has just been computed is computed again; None where it read some memory by
-    two names, which another one need not.
+    two names, which another one need not, or has sizes that are variables.
     """
     form = canonical(roots)
     places = {id(buffer): place for place, buffer in enumerate(memory)}
@@ -352,7 +352,7 @@ def made_ready(roots: Roots, named: Named, memory: Sequence[Buffer]) -> Ready | 
         general = None if named.bound else known_form(form)
         form = form if general is None else general[0]
         recipe = recipe_for(form)
-    if recipe is None:
+    if recipe is None or not set(form.bound) <= set(named.bound):
         return None
     given = [places.get(id(buffer), buffer) for buffer in form.buffers]
     bound = [named.bound.index(node) for node in form.bound]
