@@ -29,7 +29,7 @@ from torpor.pipeline.likeness import came_before, known_form
 from torpor.pipeline.recipe import Recipe, follow, recipe_for
 from torpor.pipeline.vary import nodes_of
 
-FRESH: Final = 3  # graphs of a line, all of them new, before its pieces are looked at: a choice
+FRESH: Final = 3  # graphs of a line that are planned before one is computed in pieces: a choice
 FAMILIAR: Final = 2  # graphs that had a piece, before it is known: a choice
 SHARE: Final = 0.75  # of a graph's pieces that are known if it is computed by them: a choice
 MOST_OPS: Final = 32  # of a piece: a choice
@@ -99,7 +99,7 @@ class Named(NamedTuple):
     bound: Sequence[UOp]
 
 
-_fresh: Final[dict[Site | None, int]] = {}  # by line: graphs that were planned
+_fresh: Final[dict[Site | None, int]] = {}  # by line: graphs planned since rows or steps would do
 _varied: Final[set[Site | None]] = set()  # lines whose last graph was computed in pieces
 _came: Final[dict[int, int]] = {}  # by skeleton: graphs that were computed in pieces
 _numbers: Final = count(1)
@@ -134,10 +134,11 @@ def in_pieces(
     """
     device = roots[0][1]
     line = here()
-    if _fresh.get(line, 0) < FRESH:
+    fresh = _fresh.get(line, 0)
+    if not fresh:
         return None
     if came_before(form):
-        return whole(roots, form)
+        return None if fresh < FRESH else whole(roots, form)
     if any(other != device or JOINT in other for _, other in roots):
         return None
     if len(_came) >= MOST:
@@ -154,7 +155,8 @@ def in_pieces(
     if len(_kinds) >= MOST_KINDS:
         _kinds.clear()
     named = [graph.named(piece.outputs, heads) for piece in pieces]
-    if sum([one.kind.graphs > FAMILIAR for one in named]) < SHARE * len(named):
+    known = sum([one.kind.graphs > FAMILIAR for one in named])
+    if fresh < FRESH or known < SHARE * len(named):
         return None
     _came[name] = times + 1
     if len(_varied) >= MOST:
