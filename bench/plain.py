@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from random import Random
 from typing import Any, Final
 
 import numpy as np
@@ -225,10 +226,52 @@ def lstm(lib: Any) -> Callable[[int], float]:
     return step
 
 
+def forced(lib: Any) -> Callable[[int], float]:
+    """Sequences of 3 to 9 words by a cell whose next input a coin chooses: the word, or its own."""
+    words, cell, head = lib.nn.Embedding(40, 48), lib.nn.GRUCell(48, 48), lib.nn.Linear(48, 40)
+    optimiser = adam(lib, words, cell, head)
+
+    def step(n: int) -> float:
+        coin = Random(n)
+        given = tensor(lib, np.array([coin.randrange(40) for _ in range(coin.randint(4, 10))]))
+        word, state, loss = given[:1], lib.zeros(1, 48), 0.0
+        for place in range(1, len(given)):
+            state = cell(words(word), state)
+            found, target = head(state), given[place : place + 1]
+            loss = loss + lib.nn.functional.cross_entropy(found, target)
+            word = target if coin.random() < 0.5 else found.argmax(1).detach()
+        return stepped(optimiser, loss)
+
+    return step
+
+
+def trees(lib: Any) -> Callable[[int], float]:
+    """A network over trees of 3 to 12 leaves, each of another form."""
+    leaves = tensor(lib, RANDOM.standard_normal((12, 1, 32)).astype(np.float32))
+    join, head = lib.nn.Linear(64, 32), lib.nn.Linear(32, 2)
+    optimiser = adam(lib, join, head)
+
+    def value(coin: Random, first: int, last: int) -> Any:
+        if last - first == 1:
+            return leaves[first]
+        middle = coin.randint(first + 1, last - 1)
+        parts = value(coin, first, middle), value(coin, middle, last)
+        return lib.tanh(join(lib.cat(parts, 1)))
+
+    def step(n: int) -> float:
+        coin = Random(n)
+        found, kind = value(coin, 0, coin.randint(3, 12)), coin.randrange(2)
+        target = tensor(lib, np.array([kind]))
+        return stepped(optimiser, lib.nn.functional.cross_entropy(head(found), target))
+
+    return step
+
+
 PROGRAMS: Final = {
     p.__name__: p
     for p in (
-        descent, minibatches, crops, rows, cache, growing, carried, sampling, vae, residual, lstm
+        descent, minibatches, crops, rows, cache, growing, carried, sampling, vae, residual, lstm,
+        forced, trees,
     )
 }  # fmt: skip
 

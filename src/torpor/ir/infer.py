@@ -64,7 +64,7 @@ def _shape_of_one(node: UOp) -> Shape:
         return ()
     shape: Shape = node.src[-1 if op in (Ops.WHERE, Ops.GATHER) else 0]._shape
     if op is Ops.PRIOR:
-        return node.src[0].src[1]._shape
+        return shape_of(node.src[0].src[1])  # the updates of a SCATTER whose shape was told
     if op in ALU or op in _SAME or op in _LIKE_FIRST:
         return shape
     if op is Ops.PERMUTE:

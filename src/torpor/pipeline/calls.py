@@ -24,6 +24,7 @@ from torpor.ir.uop import UOp
 from torpor.pipeline import along
 from torpor.pipeline.canonical import Canonical, canonical
 from torpor.pipeline.general import Derivation, count_of, numbers_of
+from torpor.pipeline.pieces import is_varied
 from torpor.pipeline.recipe import MOST_WORDS
 
 MOST: Final = 1024  # graphs with calls that are known
@@ -73,6 +74,8 @@ def know_written(roots: Roots, wanted: Roots, values: Mapping[UOp, UOp]) -> None
     """Know a graph with calls or other names, which is about to be computed as `wanted`; `values`
     are what stands for its nodes there.
     """
+    if is_varied():
+        return
     own, form = canonical(roots, known=True), canonical(wanted)
     if own is None or form is None or own.key == form.key:
         return

@@ -75,6 +75,14 @@ def likeness(form: Canonical) -> tuple[Any, ...]:
     return settings, words
 
 
+def came_before(form: Canonical) -> bool:
+    """Whether a graph that was planned differs from this one in numbers alone, and these may become
+    variables.
+    """
+    seen = _seen.get(likeness(form))
+    return seen is not None and seen.failures <= PATIENCE
+
+
 def generalised(roots: Roots, form: Canonical) -> Made | None:
     """The graph with variables for what has been different before; None where nothing has, or it
     cannot be.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from torpor.base.collecting import uncollected
 from torpor.base.phases import phase
@@ -25,12 +25,14 @@ from torpor.pipeline.general import Made, exactly
 from torpor.pipeline.journal import recording
 from torpor.pipeline.likeness import generalised, known_form, note_numbers, with_rows
 from torpor.pipeline.links import in_steps
+from torpor.pipeline.pieces import in_pieces, is_varied, note_known, note_new
 from torpor.pipeline.recipe import (
     Recipe,
     Result,
     can_be_kept,
     follow,
     keep,
+    noted,
     recipe_for,
     recipe_of,
 )
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 Roots = Sequence[tuple[UOp, str]]
 Again = tuple[list[UOp], list[tuple[UOp, UOp, int]]]
+_plans: Final = [0]  # how many graphs were planned, or read from the disk
 Company = tuple[list[UOp], list[tuple[UOp, UOp]]]  # values of roots; (node, value) of others
 
 
@@ -142,7 +145,7 @@ def realize_again(roots: Roots) -> Again | None:
     stands for itself; of what was computed along the third is its age (see `along.ages_of`). None
     else, and where a check fails in such a graph: it has to be there.
     """
-    if not unseen() or limit_now() is not None:
+    if not unseen() or limit_now() is not None or is_varied():
         return None
     small = again.named(*roots[0]) if len(roots) == 1 else None
     if small is not None and (value := again.value_of(small, roots[0][0])) is not None:
@@ -203,6 +206,8 @@ def in_company(roots: Roots, new: Callable[[Canonical], bool] | None = None) -> 
             if new is not None and new(form):
                 return None
             values = new_run(wanted, own)
+        else:
+            note_known()
     except Refused:
         if wanted is roots:
             raise
@@ -252,8 +257,32 @@ def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
 @uncollected()
 def new_run(roots: Roots, form: Canonical) -> list[UOp]:
     """The values of roots, by kernels for numbers that vary if some do: how many terms a sum has,
-    sizes, places and constants.
+    sizes, places and constants. A line of the program whose graphs are planned again and again has
+    its graphs computed in pieces.
     """
+    if noted.runs is not None or observed():  # of a step; of a graph that is shown as a whole
+        return alike_run(roots, form)
+    with suppress(Refused, Failed, MemoryError):
+        found = in_pieces(roots, form, piece_run, general_run)
+        if found is not None:
+            return found
+    before = _plans[0]
+    values = alike_run(roots, form)
+    note_new(_plans[0] > before)
+    return values
+
+
+def piece_run(roots: Roots) -> list[UOp]:
+    """As `computed`, of a piece."""
+    form = canonical(roots)
+    if form is None:
+        return first_run(roots, None)
+    found = known_run(roots, form)
+    return general_run(roots, form) if found is None else found
+
+
+def alike_run(roots: Roots, form: Canonical) -> list[UOp]:
+    """As `new_run`, of a graph as a whole, or by what is alike in it."""
     rows = with_rows(roots, form)
     if rows is not None:  # what is refused names its own term below
         with suppress(Refused, MemoryError):
@@ -288,6 +317,7 @@ def first_run(
     """Plan and compute roots, of these shapes, and keep how under their form. Of a general graph
     that is its own; it is computed with what is there.
     """
+    _plans[0] += 1
     there = form if general is None else general.form
     if there is None:  # a trace, or within a limit
         later = planned_run(roots)
