@@ -23,9 +23,12 @@ def copies(result):
     return any(opt.op is OptOps.STAGE and opt.arg < 0 for opt in opts_of(result))
 
 
-@pytest.mark.parametrize("size", [(7, 7), (14, 14), (28, 28), (31, 57), (56, 56)])
+@pytest.mark.parametrize(
+    ("size", "stride"),
+    [((n, m), 1) for n, m in ((7, 7), (14, 14), (28, 28), (31, 57), (56, 56))]
+    + [((n, m), 2) for n, m in ((14, 14), (28, 28), (31, 57), (56, 56))],
+)
 @pytest.mark.parametrize("window", [(5, 5), (7, 7)])
-@pytest.mark.parametrize("stride", [1, 2])
 def test_wide_windows_are_copied_and_written_out(size, window, stride):
     result = convolution(4, size, window, stride)
     opts = opts_of(result)
@@ -33,6 +36,12 @@ def test_wide_windows_are_copied_and_written_out(size, window, stride):
     written = [opt.arg for opt in opts if opt.op in (OptOps.UPCAST, OptOps.OVERLAP)]
     rows = written[-1] if len(written) > 2 else 1
     assert written[1] // 8 * rows * np.prod(window) <= PRODUCTS_WRITTEN
+
+
+def test_rows_that_fill_no_vector_are_not():
+    """18 times as long as without a copy: gradients of weights as windows of 5 by 37."""
+    assert not copies(convolution(4, (7, 7), (5, 5), stride=2))
+    assert not copies(convolution(8, (9, 41), (5, 37)).shrink((None, None, None, (0, 5))))
 
 
 def test_small_windows_are_not():
@@ -67,6 +76,15 @@ def test_sums_for_each_place_of_a_window_read_copied_rows(layer):
     places = np.lib.stride_tricks.sliding_window_view(padded, window, axis=(2, 3))
     sums = np.einsum("nchwij,nchw->cij", places[:, :, ::stride, ::stride], back.astype(float))
     np.testing.assert_allclose(result.numpy()[:, 0], sums, rtol=1e-4, atol=1e-4)
+
+
+def test_sums_of_images_that_several_results_share_are_not():
+    """They are products of matrices, or nearly so: three times as long on copied rows."""
+    image = Tensor(np.ones((2, 3, 28, 28), np.float32))
+    weight = Tensor(np.ones((4, 3, 3, 3), np.float32))
+    made = image.conv2d(weight, None, 2, 1)
+    back = Tensor(np.ones(made.shape, np.float32))
+    assert not copies(made.gradient(weight, gradient=back)[0])
 
 
 def test_sums_that_read_neighbours_are_not_copied():

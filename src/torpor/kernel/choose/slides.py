@@ -24,6 +24,7 @@ from torpor.kernel.choose.registers import cut_apart
 from torpor.kernel.choose.reuse import COPIES, overlap, reuse_axes
 from torpor.kernel.choose.roles import axes_of_results
 from torpor.kernel.choose.vectors import (
+    SPARE,
     WOVEN,
     Facts,
     attempt,
@@ -102,11 +103,12 @@ def span(value: UOp, window: Window) -> int:
 
 def suits_tiles(kernel: Kernel, load: Windowed) -> bool:
     """Whether nothing but windows is summed, copying pays, results lie in a row along the last
-    window, and all other loads are the same there. Copying pays for windows of many places, and
-    where elements have others between them, so that no vector reads them.
+    window that fills most of a vector, and all other loads are the same there. Copying pays for
+    windows of many places, and where elements have others between them, so that no vector reads
+    them.
     """
     lane, taps = load.windows[-1].one, iterations(kernel.reduce_axes)
-    if load.others or taps > PRODUCTS_WRITTEN:
+    if load.others or taps > PRODUCTS_WRITTEN or not fills_vector(kernel, lane):
         return False
     if taps < TAPS and strides_of(load.value.src[0].src[1]).get(lane, 0) is not None:
         return False
@@ -117,12 +119,19 @@ def suits_tiles(kernel: Kernel, load: Windowed) -> bool:
 
 def suits_sums(kernel: Kernel, load: Windowed) -> bool:
     """Whether these are sums over images for each place of a window that read every s-th element,
-    few of them.
+    few of them, and of an image of its own for each result, which share nothing else.
     """
-    last = load.windows[-1]
+    last, free = load.windows[-1], find_loops(kernel.ast).free[load.value]
+    if not free.issuperset(kernel.axes) or not fills_vector(kernel, last.summed):
+        return False
     lane, places = size_of(last.summed) or 1, size_of(last.one) or 1
     vectors = -(-lane // kernel.target.lanes(4))
     return last.along > 1 and places < lane and vectors * places <= PRODUCTS_WRITTEN // 4
+
+
+def fills_vector(kernel: Kernel, lane: UOp) -> bool:
+    """Whether an axis is as long as most of a vector: else what is copied is mostly padding."""
+    return (size_of(lane) or 1) >= kernel.target.lanes(4) * (1 - SPARE)
 
 
 def apply_sums(kernel: Kernel, load: Windowed) -> bool:

@@ -19,12 +19,7 @@ from torpor.kernel.decompose.conversions import (
 )
 from torpor.kernel.decompose.division import DIVISION_RULES, VECTOR_DIVISION_RULES
 from torpor.kernel.decompose.dots import dot_rules
-from torpor.kernel.decompose.functions import (
-    BRANCH_RULES,
-    FUNCTION_RULES,
-    REMAINDER_RULES,
-    WIDE_REMAINDER_RULES,
-)
+from torpor.kernel.decompose.functions import BRANCH_RULES, FUNCTION_RULES, REMAINDER_RULES
 from torpor.kernel.decompose.small_floats import small_float_rules
 
 _BRANCHING = ("cpu",)  # targets that ask once whether a condition holds in some lane of a vector
@@ -39,10 +34,8 @@ def rules_for(target: Target) -> PatternMatcher:
     if target.vector_alu and not target.groups:
         rules += BYTE_RULES + VECTOR_DIVISION_RULES
     rules = rules + BRANCH_RULES if target.name in _BRANCHING else rules
+    rules = rules if "float64" in target.missing else rules + REMAINDER_RULES
     rules = rules + dot_rules(target) + FUNCTION_RULES + SHIFT_RULES + BOOL_RULES
-    if "float64" not in target.missing:
-        rules += WIDE_REMAINDER_RULES
-    rules += REMAINDER_RULES
     if target.threads and target.vector_alu:
         rules += BITS_RULES
     if target.name != "python":  # whose arithmetic is the IR's

@@ -52,6 +52,7 @@ FUNCTION_RULES: Final = PatternMatcher([
     (_unary(Ops.SIN), trigonometric.sin),
     (_unary(Ops.COS), trigonometric.cos),
     (UPat(Ops.POW, _FLOATS, _PAIR), decompose_power),
+    (UPat(Ops.MOD, _FLOATS, _PAIR), remainder.remainder),
     (UPat(Ops.ADD, _FLOATS, (_LARGER, UPat.var("zero"))), decompose_absolute),
 ])  # fmt: skip
 
@@ -62,10 +63,7 @@ BRANCH_RULES: Final = PatternMatcher([
     (UPat(Ops.MOD, dtypes.float64, _PAIR), remainder.remainder_by_branches),
 ])  # fmt: skip
 
+# Where there is float64, in which those that are not rare take one division.
 REMAINDER_RULES: Final = PatternMatcher([
-    (UPat(Ops.MOD, _FLOATS, _PAIR), remainder.remainder),
-])  # fmt: skip
-
-WIDE_REMAINDER_RULES: Final = PatternMatcher([
-    (UPat(Ops.MOD, dtypes.float32, _PAIR), remainder.remainder_by_double),
+    (UPat(Ops.MOD, dtypes.float32, _PAIR), remainder.remainder_by_branches),
 ])  # fmt: skip

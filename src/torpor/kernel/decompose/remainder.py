@@ -1,8 +1,7 @@
 """The remainder of floats with the sign of the divisor, as Python's and NumPy's `%`.
 
-By long division in a wider format where there is one, else by the remainder of integers, or where a
-kernel may branch by one division of those that are near: always exact, and rounded at most once,
-where the divisor is added at the end.
+By the remainder of integers, or where a kernel may branch by one division of those that are near:
+always exact, and rounded at most once, where the divisor is added at the end.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, UOp
 from torpor.ir.ops import RARE
 from torpor.kernel.decompose.words import (
+    SINGLE,
     Format,
     cut,
     format_of,
@@ -29,11 +29,8 @@ from torpor.kernel.decompose.words import (
     with_sign,
 )
 
-# A float32 in float64: 24 bits of divisor and 28 of a digit fit in 53; 277 bits are the most that
-# a quotient of float32 numbers has.
-WIDE_DIGIT: Final = 28
-WIDE_STEPS: Final = 10
-NEAR: Final = 2.0**25  # a quotient's digit below it, times half of a significand, is exact
+# Quotients below which a product with the divisor is exact, in parts or in a wider format.
+NEAR: Final = {32: 2.0**28, 64: 2.0**25}
 # Bits of an exponent for which a power of two is squared; what is above them counts at most 33
 # (float64) or 18 (float32), so that the first power is a number below every significand.
 SQUARINGS: Final = {32: 4, 64: 6}
@@ -43,31 +40,23 @@ def _nearest(r: UOp, d: UOp) -> UOp:
     return UOp(Ops.RINT, r.dtype, (r / d,))
 
 
-def _remainder_wide(a: UOp, b: UOp) -> UOp:
-    """`a - n*b` with |result| <= |b|/2, exact, for float32 a and b >= 0, by way of float64."""
-    double = vector_of(dtypes.float64, a)
-    whole, divisor = a.cast(double), b.cast(double)
-    rest = whole
-    for step in reversed(range(1, WIDE_STEPS)):
-        scaled = divisor * 2.0 ** (WIDE_DIGIT * step)
-        rest = rest - _nearest(rest, scaled) * scaled
-    far = divisor * 2.0**WIDE_DIGIT < whole
-    rest = UOp(Ops.WHERE, double, (far, rest, whole), RARE)
-    return (rest - _nearest(rest, divisor) * divisor).cast(a.dtype)
-
-
 def _remainder_near(a: UOp, b: UOp) -> UOp:
-    """`a - n*b` with |result| <= |b|/2 and a little, exact, for 0 <= a < `NEAR` * b: the product in
-    two parts, of which each is exact and so is each difference: of a quotient below 4 the second
-    part is small, of another one a is a multiple of 2 in b's last place.
+    """`a - n*b` with |result| <= |b|/2 and a little, exact, for 0 <= a < `NEAR` * b: of float32 by
+    way of float64; else the product in two parts, of which each is exact and so is each difference:
+    of a quotient below 4 the second part is small, of another one a is a multiple of 2 in b's last
+    place.
     """
+    if format_of(a) is SINGLE:
+        double = vector_of(dtypes.float64, a)
+        wide, divisor = a.cast(double), b.cast(double)
+        return (wide - _nearest(wide, divisor) * divisor).cast(a.dtype)
     whole, top = _nearest(a, b), cut(b)
     return (a - whole * top) - whole * (b - top)
 
 
 def _remainder_by_branches(a: UOp, b: UOp) -> UOp:
     """As `_remainder_narrow`, which has a branch of its own where the quotient is large."""
-    far = ~(a * (1 / NEAR) < b)  # also NaN, an infinite a and b = 0
+    far = ~(a * (1 / NEAR[a.dtype.bits]) < b)  # also NaN, an infinite a and b = 0
     return UOp(Ops.WHERE, a.dtype, (far, _remainder_narrow(a, b), _remainder_near(a, b)), RARE)
 
 
@@ -108,8 +97,8 @@ class _Residues:
 
 
 def _remainder_narrow(a: UOp, b: UOp) -> UOp:
-    """As `_remainder_wide` in the format itself, but only below |b|: for a = s * 2**i and
-    b = m * 2**j, (s * 2**(i-j) mod m) * 2**j, the power by squaring. NaN for b = 0 and infinite a.
+    """`a - n*b` with |result| < |b|, exact, for a and b >= 0: for a = s * 2**i and b = m * 2**j,
+    (s * 2**(i-j) mod m) * 2**j, the power by squaring. NaN for b = 0 and infinite a.
     """
     form = format_of(a)
     (significand, above), (modulus, exponent) = _parts(a), _parts(b)
@@ -144,8 +133,3 @@ def remainder(x: UOp, y: UOp) -> UOp:
 def remainder_by_branches(x: UOp, y: UOp) -> UOp:
     """As `remainder`; large quotients, which are rare, have a branch of their own."""
     return _with_signs(x, y, _remainder_by_branches)
-
-
-def remainder_by_double(x: UOp, y: UOp) -> UOp:
-    """`x % y = x - floor(x/y)*y`, float32 by way of float64"""
-    return _with_signs(x, y, _remainder_wide)
