@@ -152,6 +152,8 @@ def test_buffers_that_are_not_persistent_move_and_are_not_saved():
     net.register_buffer("nothing", None)
     net.register_parameter("scale", nn.Parameter(Tensor.ones(1)))
     net.add_module("inner", nn.BatchNorm1d(2, affine=False))
+    net.inner.cache = nn.Buffer(Tensor.ones(2), persistent=False)
+    assert net.inner.half().cache.dtype.name == "float16"
     assert list(net.state_dict(prefix="net.")) == [
         "net.scale", "net.count", "net.inner.running_mean", "net.inner.running_var",
         "net.inner.num_batches_tracked",

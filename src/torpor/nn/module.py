@@ -42,15 +42,15 @@ class Parameter(metaclass=_ParameterType):
 
 
 def Buffer(data: Any = None, persistent: bool = True) -> Tensor:
-    """A tensor that is kept in the state and not trained; `Module.register_buffer` has those that
-    are not kept.
+    """A tensor that is not trained; not `persistent`, and it is no part of the state.
 
     >>> torpor.nn.Buffer([1.0, 2.0]).requires_grad
     False
     """
+    tensor: Any = as_tensor(() if data is None else data).detach()
     if not persistent:
-        raise ValueRangeError("not kept in the state: see Module.register_buffer")
-    return as_tensor(() if data is None else data).detach()
+        tensor.persistent = False
+    return tensor
 
 
 def _floats_as(name: str) -> Callable[[Any], Any]:
