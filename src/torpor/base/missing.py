@@ -74,7 +74,6 @@ Context(THREADS=...)
     signal: torpor.hann_window and its like
     profiler: torpor.profile
     Variable: Tensor, which takes requires_grad
-    forward_ad: torpor.jvp
     register_backward_hook: register_full_backward_hook
     utils: torpor.nn.data for datasets, torpor.nn.utils, and torpor.checkpoint
     DataLoader Dataset TensorDataset random_split: torpor.nn.data

@@ -381,6 +381,13 @@ class Module:
         """
         return hooks.of(self).add("loading", hook, False)
 
+    def _register_load_state_dict_pre_hook(
+        self, hook: hooks.Hook, with_module: bool = False
+    ) -> hooks.Removable:
+        """The name that programs know from before: the hook is not told the module."""
+        told = hook if with_module else lambda _, *rest: hook(*rest)
+        return self.register_load_state_dict_pre_hook(told)
+
     def register_load_state_dict_post_hook(self, hook: hooks.Hook) -> hooks.Removable:
         """Call `hook(module, incompatible_keys)` after `load_state_dict`, inner modules' first:
         what it leaves in the lists `missing_keys` and `unexpected_keys` is an error if `strict`.

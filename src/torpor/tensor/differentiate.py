@@ -236,6 +236,12 @@ def _needs_outside(value: Handle, inside: Iterable[Handle]) -> bool:
     return any(leaf is not None and leaf.requires_grad for leaf in others)
 
 
+def depends_on(value: Handle, leaf: Handle) -> bool:
+    """Whether a value is made of a leaf."""
+    numbers = {leaf_number(part) for part in leaf._parts}
+    return any(numbers & _leaf_nodes(part._current()).keys() for part in value._parts)
+
+
 def released(tree: Any, inside: Iterable[Handle]) -> Any:
     """The same values, of which no gradient is asked for where only those `inside` ask for one."""
     inside = [*inside]
