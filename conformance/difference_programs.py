@@ -222,7 +222,6 @@ str(torpor.float32)
 torpor.float32.name
 str(torpor.zeros(1).device)
 torpor.tensor([5]).one_hot(6)
-torpor.FloatTensor([1.0])
 torpor.zeros(1, dtype=torpor.complex32).element_size()
 torpor.linalg.ldl_factor(torpor.eye(1)).LD
 torpor.get_num_threads() > 0

@@ -15,6 +15,7 @@ from torpor.tensor import Tensor
 from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import clear_gradients, forget_gradients, is_parameter
+from torpor.tensor.layout import cuda_device
 from torpor.tensor.shard import become
 from torpor.tensor.spelling import in_words_of, no_tensor
 
@@ -80,7 +81,6 @@ class Module:
     """
 
     training: bool = True
-    cuda: Any = Absent("cuda", "Module")
     compile: Any = Absent("compile", "Module")
     share_memory: Any = Absent("share_memory", "Module")
     register_backward_hook: Any = Absent("register_backward_hook", "Module")
@@ -312,6 +312,10 @@ class Module:
     def cpu(self) -> Module:
         """Every tensor on the processor; gives the module."""
         return self.to("CPU")
+
+    def cuda(self, device: Any = None) -> Module:
+        """Every tensor on the device CUDA, or the one given; gives the module."""
+        return self.to(cuda_device(device))
 
     def type(self, dst_type: Any) -> Module:
         """Floats in a format; gives the module."""
