@@ -14,7 +14,8 @@ from torpor.nn import hooks, module_state, registries, state
 from torpor.tensor import Tensor
 from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.differentiate import clear_gradients, forget_gradients, is_parameter
+from torpor.tensor.differentiate import is_parameter
+from torpor.tensor.gradients import clear_gradients, forget_gradients
 from torpor.tensor.layout import cuda_device
 from torpor.tensor.shard import become
 from torpor.tensor.spelling import in_words_of, no_tensor
