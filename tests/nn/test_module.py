@@ -408,3 +408,22 @@ def test_a_registered_buffer_is_one_whatever_its_value_is():
     assert [name for name, _ in module.named_buffers()] == ["twice"]
     assert [name for name, _ in module.named_parameters()] == ["weight", "bias"]
     assert module.double().twice.dtype is torpor.float64
+
+
+def test_what_was_none_has_its_place_where_it_becomes_something():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.middle = self.scale = None
+            self.register_parameter("late", None)
+            self.first = nn.Linear(1, 1, bias=False)
+            self.middle = nn.Linear(1, 1, bias=False)
+            self.last, self.late = nn.Linear(1, 1, bias=False), nn.Parameter(Tensor.ones(1))
+            self.scale = nn.Parameter(Tensor.ones(1))
+
+    net = Net()
+    names = ["late", "scale", "first.weight", "middle.weight", "last.weight"]  # PyTorch's order
+    assert list(net.state_dict()) == names
+    net.first = net.late = None
+    net.first, net.late = nn.Linear(2, 2, bias=False), nn.Parameter(Tensor.zeros(1))
+    assert [name for name, _ in net.named_parameters()] == names

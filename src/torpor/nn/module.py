@@ -87,6 +87,7 @@ class Module:
     register_backward_hook: Any = Absent("register_backward_hook", "Module")
     _hooks: hooks.Hooks | None = None
     _everywhere: ClassVar[hooks.Hooks | None] = None  # hooks of all modules
+    _vacant: frozenset[str] = frozenset()  # names whose place is kept while they are None
     _has_synonyms: ClassVar[bool] = False  # whether what `forward` takes has PyTorch's names, too
     _modules: Any = registries.Registered(lambda member: isinstance(member, Module))
     _parameters: Any = registries.Registered(registries.is_trained)
@@ -95,6 +96,18 @@ class Module:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls._has_synonyms = is_own(cls) if "forward" in vars(cls) else cls._has_synonyms
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As in PyTorch, what was None has its place where it becomes a module or a tensor, unless
+        it was one or was registered before.
+        """
+        own = attributes(self)
+        before = own.get(name, self)
+        if before is None and name not in self._vacant and isinstance(value, Module | Tensor):
+            del own[name]
+        elif value is None and before is not self and isinstance(before, Module | Tensor):
+            own["_vacant"] = self._vacant | {name}
+        super().__setattr__(name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs and self._has_synonyms:
@@ -171,6 +184,8 @@ class Module:
         if hasattr(self, name) and name not in attributes(self):
             raise KeyError(f"{type(self).__name__} has an attribute {name!r} already")
         setattr(self, name, value)
+        if value is None:
+            self._vacant = self._vacant | {name}
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Make the tensor an attribute that is not trained; not `persistent`, and it is no part of
