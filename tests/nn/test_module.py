@@ -427,3 +427,24 @@ def test_what_was_none_has_its_place_where_it_becomes_something():
     net.first = net.late = None
     net.first, net.late = nn.Linear(2, 2, bias=False), nn.Parameter(Tensor.zeros(1))
     assert [name for name, _ in net.named_parameters()] == names
+
+
+def test_bases_behind_module_are_initialised_where_a_class_says_so():
+    class Mixin:
+        def __init__(self, width):
+            self.width = width
+
+    class Alone(nn.Module, Mixin):
+        def __init__(self):
+            super().__init__()
+            Mixin.__init__(self, 3)
+
+    class Together(nn.Module, Mixin):
+        call_super_init = True
+
+        def __init__(self):
+            super().__init__(4)
+
+    assert (Alone().width, Together().width) == (3, 4)
+    with pytest.raises(TypeError, match="Module was given what it does not take: 1, width"):
+        nn.Module(1, width=2)

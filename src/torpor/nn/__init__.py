@@ -17,7 +17,7 @@ from torpor.nn.containers import *  # noqa: F403
 from torpor.nn.convolution import *  # noqa: F403
 from torpor.nn.layers import *  # noqa: F403
 from torpor.nn.lazy import *  # noqa: F403 (a layer for each that has a width)
-from torpor.nn.module import Buffer, Module, Parameter
+from torpor.nn.module import Module
 from torpor.nn.norms import *  # noqa: F403
 from torpor.nn.norms import BatchNorm as _BatchNorm  # noqa: F401 (what programs ask for)
 from torpor.nn.quantised import Quantised, quantise
@@ -25,6 +25,7 @@ from torpor.nn.quantised import QuantisedLinear as QuantisedLinear
 from torpor.nn.recurrent import *  # noqa: F403
 from torpor.nn.stateless import *  # noqa: F403 (a module for each function)
 from torpor.nn.stateless import _Loss  # noqa: F401 (what programs make theirs of)
+from torpor.nn.trained import Buffer, Parameter
 from torpor.nn.transformer import *  # noqa: F403
 
 if TYPE_CHECKING:

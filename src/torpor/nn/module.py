@@ -11,48 +11,13 @@ from typing import Any, ClassVar
 from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.nn import hooks, module_state, registries, state
+from torpor.nn.trained import Parameter
 from torpor.tensor import Tensor
 from torpor.tensor.absent import Absent
-from torpor.tensor.creation import as_tensor
-from torpor.tensor.differentiate import is_parameter
 from torpor.tensor.gradients import clear_gradients, forget_gradients
 from torpor.tensor.layout import cuda_device
 from torpor.tensor.shard import become
 from torpor.tensor.spelling import in_words_of, no_tensor
-
-
-def parameter(data: Any = None, requires_grad: bool = True) -> Tensor:
-    """A tensor of its own that is trained."""
-    tensor = as_tensor(() if data is None else data).detach().clone()
-    return tensor.requires_grad_().requires_grad_(requires_grad)
-
-
-class _ParameterType(type):
-    __signature__ = inspect.signature(parameter)
-
-    def __call__(cls, *arguments: Any, **options: Any) -> Any:
-        return parameter(*arguments, **options)
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and is_parameter(instance)
-
-
-class Parameter(metaclass=_ParameterType):
-    """`Parameter(data, requires_grad=True)` is a tensor of its own that is trained; leaves are
-    instances of it that require a gradient, or did before `requires_grad_(False)`.
-    """
-
-
-def Buffer(data: Any = None, persistent: bool = True) -> Tensor:
-    """A tensor that is not trained; not `persistent`, and it is no part of the state.
-
-    >>> torpor.nn.Buffer([1.0, 2.0]).requires_grad
-    False
-    """
-    tensor: Any = as_tensor(() if data is None else data).detach()
-    if not persistent:
-        tensor.persistent = False
-    return tensor
 
 
 def _floats_as(name: str) -> Callable[[Any], Any]:
@@ -92,6 +57,18 @@ class Module:
     _modules: Any = registries.Registered(lambda member: isinstance(member, Module))
     _parameters: Any = registries.Registered(registries.is_trained)
     _buffers: Any = registries.Registered(registries.is_buffer)
+
+    call_super_init: bool = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: as in PyTorch, bases that stand behind `Module` are not initialised, unless a
+        class says `call_super_init = True`.
+        """
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+        elif args or kwargs:
+            what = ", ".join([*map(repr, args), *kwargs])
+            raise TypeError(f"{type(self).__name__} was given what it does not take: {what}")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
