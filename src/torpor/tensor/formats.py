@@ -85,7 +85,13 @@ def made_of(given: Any, dtype: DType, device: Any) -> Handle:
 
 def _class_of(name: str) -> _ClassOfTensors:
     dtype = getattr(dtypes, name)
-    return _ClassOfTensors(class_name(dtype), (), {"dtype": dtype, "__module__": "torpor"})
+    text = (
+        f"Tensors of {name}: made of values, or of sizes as memory with anything in it; a "
+        "`ShapeError` where one is negative.\n\n"
+        f">>> torpor.{class_name(dtype)}([1, 0]).dtype.name\n{name!r}"
+    )
+    members = {"dtype": dtype, "__module__": "torpor", "__doc__": text}
+    return _ClassOfTensors(class_name(dtype), (), members)
 
 
 HalfTensor, BFloat16Tensor, FloatTensor, DoubleTensor = map(

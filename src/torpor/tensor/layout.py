@@ -38,7 +38,11 @@ class Layout(Handle):
     is_sparse = is_sparse_csr = is_quantized = is_nested = is_mkldnn = False
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Any:
-        """On the device CUDA, or on the one given; an error where there is none."""
+        """On the device CUDA, or on the one given; a `DeviceError` where there is none.
+
+        >>> Tensor([1.0]).cuda("CPU").tolist()
+        [1.0]
+        """
         return self.to(cuda_device(device))
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
