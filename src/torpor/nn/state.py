@@ -6,6 +6,7 @@ No pickled code is ever executed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, 
         name, value, path = stack.pop()
         if isinstance(value, Tensor):
             found[name] = value
-        elif id(value) not in path:
+        elif id(value) not in path and not isinstance(value, type | ModuleType):
             buffers = buffers_of(value)
             inside = [
                 (key, one) for key, one in members(value)
