@@ -38,6 +38,7 @@ torpor.tensor([1.0], dtype=torpor.float8_e5m2) + 1
 torpor.tensor([np.float64(1)]) ~ np.array([np.float64(1)])
 torpor.zeros(1, dtype=float) ~ np.zeros(1, dtype=float)
 torpor.Tensor([1, 2])
+torpor.Tensor(3).ndim
 torpor.tensor([2.0]) @ torpor.tensor([3]) ~ np.array([2.0]) @ np.array([3])
 torpor.zeros(1, 2) @ torpor.zeros(2, 1, dtype=torpor.float16)
 torpor.addmm(torpor.zeros(1, 1), torpor.ones(1, 1), torpor.ones(1, 1, dtype=torpor.float64))
@@ -222,7 +223,6 @@ str(torpor.float32)
 torpor.float32.name
 str(torpor.zeros(1).device)
 torpor.tensor([5]).one_hot(6)
-torpor.FloatTensor([1.0])
 torpor.zeros(1, dtype=torpor.complex32).element_size()
 torpor.linalg.ldl_factor(torpor.eye(1)).LD
 torpor.get_num_threads() > 0

@@ -16,9 +16,9 @@ from torpor import Tensor
 # and names that mean something else at the top, where they are formats and rooms.
 METHODS = {
     "assign", "backward", "bfloat16", "bool", "byte", "cdouble", "cfloat", "char", "cpu",
-    "dim", "dim_order", "double", "element_size", "float", "get_device", "gradient", "half", "int",
-    "is_pinned", "item", "long", "manual_seed", "ndimension",
-    "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "numpy", "realize",
+    "cuda", "dim", "dim_order", "double", "element_size", "float", "get_device", "gradient", "half",
+    "int", "is_pinned", "item", "long", "manual_seed", "ndimension",
+    "new", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "numpy", "realize",
     "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "schedule",
     "schedule_with_vars", "short", "storage_offset", "stride", "to", "to_device", "tolist",
     "train", "type", "type_as", "view", "where",

@@ -138,15 +138,18 @@ _NAMES: Final = {
     "manual_seed no_grad set_default_dtype value_and_grad",
     "torpor.tensor.checkpoint": "checkpoint_sequential",
     "torpor.tensor.custom_kernel": "custom_kernel",
-    "torpor.tensor.formats": "can_cast finfo iinfo imag is_tensor promote_types real result_type",
+    "torpor.tensor.formats": "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor "
+    "FloatTensor HalfTensor IntTensor LongTensor ShortTensor can_cast finfo iinfo imag is_tensor "
+    "promote_types real result_type",
     "torpor.tensor.lu": "lu_unpack",
     "torpor.tensor.looping": "cond scan while_loop",
     "torpor.tensor.linalg": "chain_matmul",
     "torpor.tensor.low_rank": "lobpcg pca_lowrank svd_lowrank",
     "torpor.tensor.masked": "segment_reduce",
     "torpor.tensor.memory": "asarray empty_permuted empty_strided frombuffer",
-    "torpor.tensor.mode": "get_default_device inference_mode is_anomaly_enabled "
-    "set_default_device set_grad_enabled",
+    "torpor.tensor.mode": "are_deterministic_algorithms_enabled get_default_device "
+    "inference_mode is_anomaly_enabled set_default_device set_grad_enabled "
+    "use_deterministic_algorithms",
     "torpor.tensor.namespace": "where",
     "torpor.tensor.random": "get_rng_state set_rng_state",
     "torpor.tensor.reflections": "geqrf orgqr ormqr",
@@ -163,6 +166,7 @@ PLACES: Final[dict[str, tuple[str, str | None]]] = {
     "accelerator": ("torpor.tensor.cuda", None),
     "random": ("torpor.tensor.seeding", None),
     "special": ("torpor.tensor.special_names", None),
+    "utils": ("torpor.nn.utilities", None),
     "TinyJit": ("torpor.capture", "jit"),
     "dtype": ("torpor.base.dtypes", "DType"),
     "get_default_dtype": ("torpor.tensor.mode", "get_default_dtype"),

@@ -61,6 +61,7 @@ def test_fans_decide_on_the_spread():
         assert abs(filled(function, shape, **options).std() / deviation - 1) < 0.03
     with pytest.raises(ShapeError, match="fans"):
         init.xavier_normal_(Tensor.zeros(3))
+    assert init._calculate_correct_fan(Tensor.zeros(*shape), "fan_out") == 300
     assert init.calculate_gain("leaky_relu", 1.0) == 1.0
     with pytest.raises(ValueRangeError, match="gain"):
         init.calculate_gain("what")

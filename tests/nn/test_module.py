@@ -152,6 +152,8 @@ def test_buffers_that_are_not_persistent_move_and_are_not_saved():
     net.register_buffer("nothing", None)
     net.register_parameter("scale", nn.Parameter(Tensor.ones(1)))
     net.add_module("inner", nn.BatchNorm1d(2, affine=False))
+    net.inner.cache = nn.Buffer(Tensor.ones(2), persistent=False)
+    assert net.inner.half().cache.dtype.name == "float16"
     assert list(net.state_dict(prefix="net.")) == [
         "net.scale", "net.count", "net.inner.running_mean", "net.inner.running_var",
         "net.inner.num_batches_tracked",
@@ -406,3 +408,43 @@ def test_a_registered_buffer_is_one_whatever_its_value_is():
     assert [name for name, _ in module.named_buffers()] == ["twice"]
     assert [name for name, _ in module.named_parameters()] == ["weight", "bias"]
     assert module.double().twice.dtype is torpor.float64
+
+
+def test_what_was_none_has_its_place_where_it_becomes_something():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.middle = self.scale = None
+            self.register_parameter("late", None)
+            self.first = nn.Linear(1, 1, bias=False)
+            self.middle = nn.Linear(1, 1, bias=False)
+            self.last, self.late = nn.Linear(1, 1, bias=False), nn.Parameter(Tensor.ones(1))
+            self.scale = nn.Parameter(Tensor.ones(1))
+
+    net = Net()
+    names = ["late", "scale", "first.weight", "middle.weight", "last.weight"]  # PyTorch's order
+    assert list(net.state_dict()) == names
+    net.first = net.late = None
+    net.first, net.late = nn.Linear(2, 2, bias=False), nn.Parameter(Tensor.zeros(1))
+    assert [name for name, _ in net.named_parameters()] == names
+
+
+def test_bases_behind_module_are_initialised_where_a_class_says_so():
+    class Mixin:
+        def __init__(self, width):
+            self.width = width
+
+    class Alone(nn.Module, Mixin):
+        def __init__(self):
+            super().__init__()
+            Mixin.__init__(self, 3)
+
+    class Together(nn.Module, Mixin):
+        call_super_init = True
+
+        def __init__(self):
+            super().__init__(4)
+
+    assert (Alone().width, Together().width) == (3, 4)
+    with pytest.raises(TypeError, match="Module was given what it does not take: 1, width"):
+        nn.Module(1, width=2)

@@ -83,3 +83,12 @@ def test_what_a_layer_counts_comes_back(tmp_path):
     state.safe_save(layer.state_dict(), tmp_path / "layer.safetensors")
     layer.load_state_dict(state.safe_load(tmp_path / "layer.safetensors"))
     assert layer.num_batches_tracked.shape == ()
+
+
+def test_classes_and_python_modules_hold_no_state():
+    class Kind:
+        shared = Tensor.ones(1)
+
+    model = nn.Linear(1, 1)
+    model.kind, model.library = Kind, nn
+    assert list(model.state_dict()) == ["weight", "bias"]

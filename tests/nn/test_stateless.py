@@ -114,3 +114,15 @@ def test_channels_are_dropped_whole():
     assert set(np.unique(made)) == {0.0, 2.0}
     assert 400 < (made[:, 0] == 0).sum() < 600
     assert (layer.eval()(Tensor.ones(1, 2, 2, 2)).numpy() == 1).all()
+
+
+def test_losses_that_programs_write_have_pytorchs_bases():
+    class Absolute(nn.modules.loss._Loss):
+        def forward(self, x):
+            return getattr(x.abs(), self.reduction)()
+
+    assert Absolute()(Tensor([-1.0, 3.0])).item() == 2.0
+    assert Absolute(reduction="sum")(Tensor([-1.0, 3.0])).item() == 4.0
+    assert Absolute(size_average=False).reduction == "sum"
+    assert isinstance(nn.SyncBatchNorm(1), nn.modules.batchnorm._BatchNorm)
+    assert not isinstance(nn.InstanceNorm1d(1), nn.modules.batchnorm._BatchNorm)

@@ -106,6 +106,22 @@ def test_types_have_pytorchs_names():
     assert x.type() == "torch.FloatTensor" and x.bool().type() == "torch.BoolTensor"
     assert x.type("torch.LongTensor").dtype is x.type("int64").dtype is torpor.int64
     assert x.cast("complex64").type() == "torch.ComplexFloatTensor"
+    assert x.type(torpor.LongTensor).dtype is torpor.int64
+    assert isinstance(x, torpor.FloatTensor) and not isinstance(x, torpor.DoubleTensor)
+
+
+def test_older_ways_to_make_tensors_take_values_or_sizes():
+    sizes = torpor.FloatTensor(2, 3).shape
+    assert sizes == torpor.FloatTensor(sizes).shape == (2, 3)
+    assert torpor.FloatTensor((2, 3)).tolist() == [2.0, 3.0]
+    made = torpor.LongTensor([1.5, 2.0])
+    assert made.tolist() == [1, 2] and made.dtype is made.new(4).dtype is torpor.int64
+    assert (made.new(3, 2).shape, made.new(sizes).shape) == ((3, 2), (2, 3))
+    assert (made.new([7.0]).tolist(), made.new().tolist()) == ([7], [])
+    for one in (made, torpor.nn.Linear(1, 1)):
+        if not torpor.cuda.is_available():
+            with pytest.raises(RuntimeError, match="CUDA:1"):
+                one.cuda(1)
 
 
 def test_strides_are_the_same_when_a_view_is_made_again():

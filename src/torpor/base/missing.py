@@ -49,7 +49,6 @@ INSTEAD: Final = {
     data_ptr untyped_storage storage: data() or __dlpack__()
     resize resize_ resize_as resize_as_: reshape, pad or x[...]
     set_: x.data = y
-    new: new_empty, new_zeros or new_tensor
     to_dlpack: x.__dlpack__(), and torpor.from_dlpack of any library's tensor
     lu: torpor.linalg.lu_factor (both triangles in one matrix), or torpor.linalg.lu
     geqrf ormqr orgqr: torpor.geqrf, torpor.ormqr and torpor.orgqr
@@ -63,20 +62,16 @@ INSTEAD: Final = {
     share_memory share_memory_ pin_memory: to
     compile compiler script: jit
     autocast amp GradScaler: cast("bfloat16") of modules and tensors
-    backends use_deterministic_algorithms are_deterministic_algorithms_enabled \
-set_float32_matmul_precision get_float32_matmul_precision set_flush_denormal: \
+    backends set_float32_matmul_precision get_float32_matmul_precision set_flush_denormal: \
 nothing to choose, as float32 is computed in float32, and the same at each run
     set_num_threads get_num_threads set_num_interop_threads get_num_interop_threads: \
 Context(THREADS=...)
-    cuda: to(device)
     is_inference_mode_enabled: is_grad_enabled
     default_generator: torpor.manual_seed and get_rng_state, or a Generator
     signal: torpor.hann_window and its like
     profiler: torpor.profile
     Variable: Tensor, which takes requires_grad
-    forward_ad: torpor.jvp
     register_backward_hook: register_full_backward_hook
-    utils: torpor.nn.data for datasets, torpor.nn.utils, and torpor.checkpoint
     DataLoader Dataset TensorDataset random_split: torpor.nn.data
     distributed DataParallel DistributedDataParallel: shard, over devices of one process
     hub: torpor.load, of a file
@@ -87,8 +82,6 @@ Context(THREADS=...)
     lu_factor lu_solve: torpor.linalg.lu_factor and torpor.linalg.lu_solve
     sparse_coo_tensor sparse_csr_tensor: zeros(...).index_put_(indices, values, accumulate=True)
     chalf complex32: complex64, as halves are computed in float32
-    FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ShortTensor ByteTensor BoolTensor: \
-tensor(values, dtype=...), or empty(sizes, dtype=...)
     """.strip().splitlines()
     for names, instead in [line.strip().split(": ")]
     for name in names.split()

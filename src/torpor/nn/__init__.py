@@ -17,12 +17,15 @@ from torpor.nn.containers import *  # noqa: F403
 from torpor.nn.convolution import *  # noqa: F403
 from torpor.nn.layers import *  # noqa: F403
 from torpor.nn.lazy import *  # noqa: F403 (a layer for each that has a width)
-from torpor.nn.module import Buffer, Module, Parameter
+from torpor.nn.module import Module
 from torpor.nn.norms import *  # noqa: F403
+from torpor.nn.norms import BatchNorm as _BatchNorm  # noqa: F401 (what programs ask for)
 from torpor.nn.quantised import Quantised, quantise
 from torpor.nn.quantised import QuantisedLinear as QuantisedLinear
 from torpor.nn.recurrent import *  # noqa: F403
 from torpor.nn.stateless import *  # noqa: F403 (a module for each function)
+from torpor.nn.stateless import _Loss  # noqa: F401 (what programs make theirs of)
+from torpor.nn.trained import Buffer, Parameter
 from torpor.nn.transformer import *  # noqa: F403
 
 if TYPE_CHECKING:
@@ -40,5 +43,8 @@ else:
 __all__ = [
     "Buffer", "Parameter", "Quantised", "data", "func", "functional", "init", "losses", "optim",
     "quantise", "state", "utils",
-    *(n for n, kind in globals().items() if isinstance(kind, type) and issubclass(kind, Module)),
+    *(
+        name for name, kind in globals().items()
+        if isinstance(kind, type) and issubclass(kind, Module) and not name.startswith("_")
+    ),
 ]  # fmt: skip

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 
 from torpor.base.attributes import attributes
 from torpor.base.errors import DTypeError
-from torpor.nn.module import Module, Parameter, parameter
+from torpor.nn.module import Module
+from torpor.nn.trained import Parameter, parameter
 from torpor.tensor import Tensor
 
 

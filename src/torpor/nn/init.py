@@ -147,10 +147,15 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
     )
 
 
-def _deviation(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    """How many inputs or outputs are summed over."""
     if mode not in ("fan_in", "fan_out"):
         raise ValueRangeError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
-    fan = _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
+    return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
+
+
+def _deviation(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    fan = _calculate_correct_fan(tensor, mode)
     return calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from torpor.base.dtypes import as_dtype
 from torpor.base.errors import ShapeError
 from torpor.nn import state
-from torpor.nn.module import Module, is_own, parameter
+from torpor.nn.module import Module, is_own
+from torpor.nn.trained import parameter
 from torpor.tensor import mode
 from torpor.tensor.spelling import check_keywords
 

@@ -11,46 +11,13 @@ from typing import Any, ClassVar
 from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.nn import hooks, module_state, registries, state
+from torpor.nn.trained import Parameter
 from torpor.tensor import Tensor
 from torpor.tensor.absent import Absent
-from torpor.tensor.creation import as_tensor
-from torpor.tensor.differentiate import clear_gradients, forget_gradients, is_parameter
+from torpor.tensor.gradients import clear_gradients, forget_gradients
+from torpor.tensor.layout import cuda_device
 from torpor.tensor.shard import become
 from torpor.tensor.spelling import in_words_of, no_tensor
-
-
-def parameter(data: Any = None, requires_grad: bool = True) -> Tensor:
-    """A tensor of its own that is trained."""
-    tensor = as_tensor(() if data is None else data).detach().clone()
-    return tensor.requires_grad_().requires_grad_(requires_grad)
-
-
-class _ParameterType(type):
-    __signature__ = inspect.signature(parameter)
-
-    def __call__(cls, *arguments: Any, **options: Any) -> Any:
-        return parameter(*arguments, **options)
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and is_parameter(instance)
-
-
-class Parameter(metaclass=_ParameterType):
-    """`Parameter(data, requires_grad=True)` is a tensor of its own that is trained; leaves are
-    instances of it that require a gradient, or did before `requires_grad_(False)`.
-    """
-
-
-def Buffer(data: Any = None, persistent: bool = True) -> Tensor:
-    """A tensor that is kept in the state and not trained; `Module.register_buffer` has those that
-    are not kept.
-
-    >>> torpor.nn.Buffer([1.0, 2.0]).requires_grad
-    False
-    """
-    if not persistent:
-        raise ValueRangeError("not kept in the state: see Module.register_buffer")
-    return as_tensor(() if data is None else data).detach()
 
 
 def _floats_as(name: str) -> Callable[[Any], Any]:
@@ -80,20 +47,44 @@ class Module:
     """
 
     training: bool = True
-    cuda: Any = Absent("cuda", "Module")
     compile: Any = Absent("compile", "Module")
     share_memory: Any = Absent("share_memory", "Module")
     register_backward_hook: Any = Absent("register_backward_hook", "Module")
     _hooks: hooks.Hooks | None = None
     _everywhere: ClassVar[hooks.Hooks | None] = None  # hooks of all modules
+    _vacant: frozenset[str] = frozenset()  # names whose place is kept while they are None
     _has_synonyms: ClassVar[bool] = False  # whether what `forward` takes has PyTorch's names, too
     _modules: Any = registries.Registered(lambda member: isinstance(member, Module))
     _parameters: Any = registries.Registered(registries.is_trained)
     _buffers: Any = registries.Registered(registries.is_buffer)
 
+    call_super_init: bool = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: as in PyTorch, bases that stand behind `Module` are not initialised, unless a
+        class says `call_super_init = True`.
+        """
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+        elif args or kwargs:
+            what = ", ".join([*map(repr, args), *kwargs])
+            raise TypeError(f"{type(self).__name__} was given what it does not take: {what}")
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls._has_synonyms = is_own(cls) if "forward" in vars(cls) else cls._has_synonyms
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As in PyTorch, what was None has its place where it becomes a module or a tensor, unless
+        it was one or was registered before.
+        """
+        own = attributes(self)
+        before = own.get(name, self)
+        if before is None and name not in self._vacant and isinstance(value, Module | Tensor):
+            del own[name]
+        elif value is None and before is not self and isinstance(before, Module | Tensor):
+            own["_vacant"] = self._vacant | {name}
+        super().__setattr__(name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs and self._has_synonyms:
@@ -170,6 +161,8 @@ class Module:
         if hasattr(self, name) and name not in attributes(self):
             raise KeyError(f"{type(self).__name__} has an attribute {name!r} already")
         setattr(self, name, value)
+        if value is None:
+            self._vacant = self._vacant | {name}
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Make the tensor an attribute that is not trained; not `persistent`, and it is no part of
@@ -313,6 +306,10 @@ class Module:
         """Every tensor on the processor; gives the module."""
         return self.to("CPU")
 
+    def cuda(self, device: Any = None) -> Module:
+        """Every tensor on the device CUDA, or the one given; gives the module."""
+        return self.to(cuda_device(device))
+
     def type(self, dst_type: Any) -> Module:
         """Floats in a format; gives the module."""
         return self.to(dst_type)
@@ -380,6 +377,13 @@ class Module:
         be changed, and lists that may be added to.
         """
         return hooks.of(self).add("loading", hook, False)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: hooks.Hook, with_module: bool = False
+    ) -> hooks.Removable:
+        """The name that programs know from before: the hook is not told the module."""
+        told = hook if with_module else lambda _, *rest: hook(*rest)
+        return self.register_load_state_dict_pre_hook(told)
 
     def register_load_state_dict_post_hook(self, hook: hooks.Hook) -> hooks.Removable:
         """Call `hook(module, incompatible_keys)` after `load_state_dict`, inner modules' first:

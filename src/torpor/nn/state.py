@@ -6,6 +6,7 @@ No pickled code is ever executed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,11 +106,12 @@ def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, 
         name, value, path = stack.pop()
         if isinstance(value, Tensor):
             found[name] = value
-        elif id(value) not in path:
+        elif id(value) not in path and not isinstance(value, type | ModuleType):
             buffers = buffers_of(value)
             inside = [
                 (key, one) for key, one in members(value)
-                if (is_kept(one) or key in buffers) and (passing or buffers.get(key, True))
+                if (is_kept(one) or key in buffers)
+                and (passing or _is_saved(one, buffers.get(key)))
             ]  # fmt: skip
             if attribute(type(value), "register_buffer", None) is not None:
                 inside.sort(key=_rank)
@@ -122,6 +124,13 @@ def buffers_of(owner: Any) -> Mapping[str, bool]:
     """By the name of each registered buffer whether it is persistent."""
     found: Mapping[str, bool] = attribute(owner, "_registered", {})
     return found
+
+
+def _is_saved(member: Any, persistent: bool | None) -> bool:
+    """Whether a member is in the state: a buffer as it was registered, others as they say."""
+    if persistent is None:
+        return not isinstance(member, Tensor) or bool(attribute(member, "persistent", True))
+    return persistent
 
 
 def is_trained(tensor: Tensor) -> bool:

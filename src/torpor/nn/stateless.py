@@ -44,6 +44,15 @@ class Stateless(Module):
         return type(self).function(*inputs, **known, **options)
 
 
+class _Loss(Module):
+    """What PyTorch's losses, and those that programs write, are made of: their `reduction`."""
+
+    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean"):
+        super().__init__()
+        older = {"size_average": size_average, "reduce": reduce}
+        self.reduction = with_reduction({"reduction": reduction, **older})["reduction"]
+
+
 def module_of(
     name: str, function: Callable[..., Any], inputs: int = 1, first: Sequence[str] = (),
     without: Sequence[str] = (),

@@ -22,6 +22,7 @@ from torpor.tensor.pending import note_detached, note_gradients, wait
 from torpor.tensor.spelling import spelled
 from torpor.tensor.storage import SEVERED, reads_computed, sources_lost
 from torpor.tensor.watch import active, watcher
+from torpor.tensor.write import hand_over
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -35,27 +36,6 @@ LeafHooks = dict[int, list[Callable[[Any], Any]]]
 gathered: Final[LeafHooks] = {}
 accumulated: Final[LeafHooks] = {}
 hooks_now: Final[list[tuple[Any, ...]]] = [()]  # all of them, which traces of a jit look at
-
-
-def forget_gradients(leaves: Iterable[Handle]) -> None:
-    """Set `.grad` of each to None."""
-    watching = watcher() if active else None
-    for leaf in leaves:
-        if watching is not None:
-            for part in leaf._parts:
-                watching.forgot(part)
-        leaf.grad = None
-
-
-def clear_gradients(leaves: Iterable[Handle]) -> None:
-    """Make zeros of each `.grad` that there is."""
-    watching = watcher() if active else None
-    for leaf in leaves:
-        if watching is not None:
-            for part in leaf._parts:
-                watching.differentiated(part)
-        if leaf.grad is not None:
-            leaf.grad = leaf.grad.zeros_like()
 
 
 def make_leaf(tensor: Handle, collects: bool = True, identity: int | None = None) -> None:
@@ -161,10 +141,24 @@ def note_hooks() -> None:
 
 def _accumulate(target: Any, made: Any) -> None:
     """Add to `.grad`, and call those who asked for that."""
-    target.grad = made if target.grad is None else target.grad.detach() + made
+    kept = target.grad
+    if kept is not None:
+        made = (kept if made.requires_grad else kept.detach()) + made
+    put_gradient(target, made)
     if accumulated and (number := leaf_number(target)) is not None:
         for hook in tuple(accumulated.get(number, ())):
             hook(target)
+
+
+def put_gradient(target: Any, made: Any) -> None:
+    """Let `.grad` become `made`: in place, which whoever holds it or a part of it sees, but where
+    it can be differentiated.
+    """
+    kept = target.grad
+    if kept is None or kept.requires_grad or made.requires_grad:
+        target.grad = made
+    else:
+        hand_over(kept, made)
 
 
 def _seed(root: Handle, given: Any) -> UOp:
@@ -234,6 +228,12 @@ def _needs_outside(value: Handle, inside: Iterable[Handle]) -> bool:
         _leaves.get(number) for number in _leaf_nodes(value._current()) if number not in numbers
     )
     return any(leaf is not None and leaf.requires_grad for leaf in others)
+
+
+def depends_on(value: Handle, leaf: Handle) -> bool:
+    """Whether a value is made of a leaf."""
+    numbers = {leaf_number(part) for part in leaf._parts}
+    return any(numbers & _leaf_nodes(part._current()).keys() for part in value._parts)
 
 
 def released(tree: Any, inside: Iterable[Handle]) -> Any:

@@ -10,6 +10,8 @@ from torpor.base.errors import DTypeError
 from torpor.base.promotion import promote, weak_dtype
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float
+from torpor.tensor.size import Size
+from torpor.tensor.spelling import a_shape
 
 NUMBERS: Final = (bool, int, float, complex)
 _KINDS: Final = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
@@ -56,8 +58,54 @@ def class_name(dtype: DType) -> str:
     return f"{CLASSES.get(dtype.name, dtype.name.capitalize())}Tensor"
 
 
+class _ClassOfTensors(type):
+    """PyTorch's older way to make tensors of one format: of values, or memory of given sizes. What
+    it makes, and all tensors of the format, are instances.
+
+    >>> torpor.LongTensor([1.5, 2.0]).tolist(), torpor.FloatTensor(2, 3).shape
+    ([1, 2], (2, 3))
+    """
+
+    dtype: DType
+
+    def __call__(cls, *given: Any, device: Any = None) -> Any:
+        return made_of(given, cls.dtype, device)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Handle) and instance.dtype is cls.dtype
+
+
+def made_of(given: Any, dtype: DType, device: Any) -> Handle:
+    """A tensor of values, or memory of the sizes that are given one by one or as a `Size`."""
+    kind = Handle._type
+    if len(given) == 1 and not isinstance(given[0], int | Size):
+        return kind(given[0], device=device).cast(dtype)
+    return kind.empty(a_shape(given or (0,)), dtype=dtype, device=device)
+
+
+def _class_of(name: str) -> _ClassOfTensors:
+    dtype = getattr(dtypes, name)
+    text = (
+        f"Tensors of {name}: made of values, or of sizes as memory with anything in it; a "
+        "`ShapeError` where one is negative.\n\n"
+        f">>> torpor.{class_name(dtype)}([1, 0]).dtype.name\n{name!r}"
+    )
+    members = {"dtype": dtype, "__module__": "torpor", "__doc__": text}
+    return _ClassOfTensors(class_name(dtype), (), members)
+
+
+HalfTensor, BFloat16Tensor, FloatTensor, DoubleTensor = map(
+    _class_of, ("float16", "bfloat16", "float32", "float64")
+)
+CharTensor, ShortTensor, IntTensor, LongTensor, ByteTensor, BoolTensor = map(
+    _class_of, ("int8", "int16", "int32", "int64", "uint8", "bool")
+)
+
+
 def format_of_class(named: Any) -> Any:
-    """The format that "torch.FloatTensor" stands for; anything else as it is."""
+    """The format that "torch.FloatTensor", or the class, stands for; anything else as it is."""
+    if isinstance(named, _ClassOfTensors):
+        return named.dtype
     if not isinstance(named, str) or not named.endswith("Tensor"):
         return named
     kind = named.rpartition(".")[2].removesuffix("Tensor")

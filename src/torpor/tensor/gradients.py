@@ -1,4 +1,4 @@
-"""`backward` and `grad` of several tensors at once."""
+"""`backward` and `grad` of several tensors at once; gradients that are forgotten or cleared."""
 
 from __future__ import annotations
 
@@ -6,8 +6,31 @@ from collections.abc import Iterable
 from typing import Any
 
 from torpor.base.errors import DTypeError, GradientError
+from torpor.tensor.differentiate import put_gradient
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import set_grad_enabled
+from torpor.tensor.watch import active, watcher
+
+
+def forget_gradients(leaves: Iterable[Handle]) -> None:
+    """Set `.grad` of each to None."""
+    watching = watcher() if active else None
+    for leaf in leaves:
+        if watching is not None:
+            for part in leaf._parts:
+                watching.forgot(part)
+        leaf.grad = None
+
+
+def clear_gradients(leaves: Iterable[Handle]) -> None:
+    """Make zeros of each `.grad` that there is."""
+    watching = watcher() if active else None
+    for leaf in leaves:
+        if watching is not None:
+            for part in leaf._parts:
+                watching.differentiated(part)
+        if leaf.grad is not None:
+            put_gradient(leaf, leaf.grad.detach().zeros_like())
 
 
 def _several(given: Any, count: int = 1) -> list[Any]:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 _KINDS: Final = {"is_cpu": "CPU", "is_cuda": "CUDA", "is_mps": "METAL", "is_meta": "NULL"}
 
 
+def cuda_device(device: Any = None) -> Any:
+    """The device that `.cuda(device)` means: one by its number, or the first."""
+    return "CUDA" if device is None else f"CUDA:{device}" if isinstance(device, int) else device
+
+
 class Layout(Handle):
     """Where its elements are. What is computed lies as the compiler likes: strides are those of a
     view in the memory of the tensor that it is a view of, which counts as row-major.
@@ -31,6 +36,14 @@ class Layout(Handle):
     # Of PyTorch's kinds of tensors there is one.
     layout = "strided"
     is_sparse = is_sparse_csr = is_quantized = is_nested = is_mkldnn = False
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Any:
+        """On the device CUDA, or on the one given; a `DeviceError` where there is none.
+
+        >>> Tensor([1.0]).cuda("CPU").tolist()
+        [1.0]
+        """
+        return self.to(cuda_device(device))
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether its elements stand in row-major order, without gaps, in what it is a view of."""

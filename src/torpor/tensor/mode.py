@@ -46,6 +46,15 @@ def is_anomaly_enabled() -> bool:
     return anomaly()
 
 
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Nothing: a program gives the same numbers at each run, whatever is asked for here."""
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """True: see `use_deterministic_algorithms`."""
+    return True
+
+
 class _Flag:
     """Sets a context-local flag inside a `with` block, or while a decorated function runs."""
 

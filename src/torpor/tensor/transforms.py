@@ -32,13 +32,13 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[An
     [1.0, 2.0]
     """
     inputs, made, aux = _followed(f, primals, has_aux)
-    pull = _pull(_parts(made), _parts(inputs))
+    pull = _pull(parts_in(made), parts_in(inputs))
 
     def vjp_fn(cotangents: Any) -> Any:
-        given = pull(_directions("vjp", "cotangents", made, cotangents))
-        return released(filled(inputs, iter(given)), _parts(inputs))
+        given = pull(directions("vjp", "cotangents", made, cotangents))
+        return released(filled(inputs, iter(given)), parts_in(inputs))
 
-    outputs, aux = released((made, aux), _parts(inputs))
+    outputs, aux = released((made, aux), parts_in(inputs))
     return (outputs, vjp_fn, aux) if has_aux else (outputs, vjp_fn)
 
 
@@ -57,9 +57,9 @@ def jvp(
         if not isinstance(one, tuple | list):
             raise DTypeError(f"jvp's {what} are a tuple, one for each argument, not {one!r}")
     inputs, made, aux = _followed(f, tuple(primals), has_aux)
-    given = _directions("jvp", "tangents", inputs, tuple(tangents))
-    change = filled(made, iter(_push(_parts(made), _parts(inputs))(given)))
-    made, change, aux = released((made, change, aux), _parts(inputs))
+    given = directions("jvp", "tangents", inputs, tuple(tangents))
+    change = filled(made, iter(pushed(parts_in(made), parts_in(inputs))(given)))
+    made, change, aux = released((made, change, aux), parts_in(inputs))
     return (made, change, aux) if has_aux else (made, change)
 
 
@@ -99,7 +99,7 @@ def jacfwd(
     """
 
     def blocks(outs: list[Any], ins: list[Any]) -> list[list[Any]]:
-        push, columns = _push(outs, ins), []
+        push, columns = pushed(outs, ins), []
         for number, rows in enumerate(_bases(ins)):
             found = vmap(_at(push, ins, number), out_dims=-1)(rows)
             shape = ins[number].shape
@@ -156,7 +156,7 @@ def vmap(
             given = (leaf if place is None else next(mine) for leaf, place in each)
             made = f(*filled(arguments, given), **options)
             whole = isinstance(out_dims, int)
-            mapped[:] = [whole or _is_made_of(one, row) for one in _parts(made)]
+            mapped[:] = [whole or _is_made_of(one, row) for one in parts_in(made)]
             written[:] = [n for n, one in enumerate(row) if _values(one) != before[n]]
             return carry, (made, [row[number].clone() for number in written])
 
@@ -194,7 +194,7 @@ def _laid_along(made: Any, ends: Sequence[int | None], mapped: Sequence[bool]) -
     if any(one and end is None for one, end in zip(mapped, ends, strict=True)):
         what = "vmap: out_dims needs an axis for each result that is another for each example"
         raise ShapeError(what)
-    moved = zip(_parts(made), ends, strict=True)
+    moved = zip(parts_in(made), ends, strict=True)
     return filled(made, (one[0] if end is None else one.movedim(0, end) for one, end in moved))
 
 
@@ -231,30 +231,31 @@ def _values(one: Any) -> list[Any]:
 # --- what they share ------------------------------------------------------------------------------
 def _followed(f: Callable[..., Any], primals: Any, has_aux: bool) -> tuple[Any, Any, Any]:
     """The primals as leaves of their own, what `f` gives for them, and what it gives beside."""
-
-    def followed(value: Any) -> Any:
-        tensor = as_tensor(value)
-        if not all(part.dtype.is_float for part in _parts(tensor)):
-            what = f"only floats have derivatives, not {tensor.dtype}"
-            raise located(GradientError(what), (tensor,))
-        return _fresh_leaf(tensor)
-
     inputs = map_tree(followed, primals)
     result = f(*inputs)
     made, aux = result if has_aux else (result, None)
     return inputs, map_tree(as_tensor, made), aux
 
 
-def _parts(tree: Any) -> list[Any]:
+def followed(value: Any) -> Any:
+    """A value as a leaf of its own, for which derivatives are asked."""
+    tensor = as_tensor(value)
+    if not all(part.dtype.is_float for part in parts_in(tensor)):
+        what = f"only floats have derivatives, not {tensor.dtype}"
+        raise located(GradientError(what), (tensor,))
+    return _fresh_leaf(tensor)
+
+
+def parts_in(tree: Any) -> list[Any]:
     return [leaf for _, leaf in leaves_of(tree)]
 
 
-def _directions(what: str, name: str, like: Any, given: Any) -> list[Any]:
+def directions(what: str, name: str, like: Any, given: Any) -> list[Any]:
     """The parts of a tree of directions, which must be like the tree of what changes."""
     given = map_tree(as_tensor, given)
     if structure(given) != structure(like):
         raise ShapeError(f"{what}: the {name} have another structure than what they belong to")
-    parts = _parts(given)
+    parts = parts_in(given)
     for part, (where, leaf) in zip(parts, leaves_of(like), strict=True):
         if part.shape != leaf.shape:
             shapes = f"{part.shape}, not {leaf.shape}"
@@ -273,7 +274,7 @@ def _pull(outs: list[Any], ins: list[Any]) -> Pull:
     return pull
 
 
-def _push(outs: list[Any], ins: list[Any]) -> Pull:
+def pushed(outs: list[Any], ins: list[Any]) -> Pull:
     """Tangents of the inputs -> those of the outputs. A gradient is linear in its seeds u: the
     derivative for u of the sum of gradient(u) * tangent is what the tangents do to the outputs.
     """
@@ -319,9 +320,9 @@ def _jacobian(
         inputs, made, aux = _followed(of_primals, tuple(arguments[n] for n in numbers), has_aux)
         map_tree(_not_complex, (inputs, made))
         wanted = inputs[0] if isinstance(argnums, int) else inputs
-        table = iter(blocks(_parts(made), _parts(inputs)))
+        table = iter(blocks(parts_in(made), parts_in(inputs)))
         trees = map_tree(lambda _: filled(wanted, iter(next(table))), made)
-        trees, aux = released((trees, aux), _parts(inputs))
+        trees, aux = released((trees, aux), parts_in(inputs))
         return (trees, aux) if has_aux else trees
 
     return wrapped

@@ -27,7 +27,7 @@ from torpor.nn.optim.given import a_number, by_number, check_betas, each_once, g
 from torpor.nn.optim.hooked import Hooked, with_hooks
 from torpor.nn.optim.written import begin_written
 from torpor.tensor import Tensor, enable_grad, no_grad
-from torpor.tensor.differentiate import clear_gradients, forget_gradients
+from torpor.tensor.gradients import clear_gradients, forget_gradients
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import bound_to, within
 from torpor.tensor.watch import is_watched

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from torpor.base.errors import ValueRangeError
-from torpor.nn.module import parameter
+from torpor.nn.trained import parameter
 from torpor.nn.utils.parametrizations import spectral_axis
 from torpor.tensor import Tensor, no_grad
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from torpor.base.attributes import attribute, attributes
-from torpor.nn.module import parameter
+from torpor.nn.trained import parameter
 from torpor.nn.utils.parametrizations import (
     as_matrix,
     by_norm,

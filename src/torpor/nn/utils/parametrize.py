@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import ShapeError
 from torpor.nn.containers import ModuleDict, ModuleList
-from torpor.nn.module import Buffer, Module, Parameter, parameter
+from torpor.nn.module import Module
+from torpor.nn.trained import Buffer, Parameter, parameter
 from torpor.tensor import Tensor, no_grad
 
 _kept: dict[Any, Any] | None = None  # in `cached`: what has been computed

@@ -19,7 +19,7 @@ import numpy as np
 
 from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import ShapeError, ValueRangeError
-from torpor.nn.module import parameter
+from torpor.nn.trained import parameter
 from torpor.nn.utils.parametrize import Way, compute, settle, taken, ways_of
 from torpor.tensor import Tensor, as_tensor, no_grad
 

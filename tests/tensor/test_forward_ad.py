@@ -1,0 +1,56 @@
+"""Tangents against derivatives written out with NumPy."""
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor
+from torpor.tensor import forward_ad
+
+X, V = np.array([1.0, 2.0, 3.0], np.float32), np.array([0.5, -1.0, 2.0], np.float32)
+
+
+def test_tangents_go_through_operations_and_writes_and_have_gradients():
+    weight = torpor.ones(3, requires_grad=True)
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(Tensor(X), Tensor(V))
+        value, change = forward_ad.unpack_dual((x * weight).sin())
+        np.testing.assert_allclose(value.detach(), np.sin(X), rtol=1e-6)
+        np.testing.assert_allclose(change.detach(), np.cos(X) * V, rtol=1e-5)
+        change.sum().backward()
+        np.testing.assert_allclose(weight.grad, V * (np.cos(X) - X * np.sin(X)), rtol=1e-5)
+        written = x.clone()
+        written += x * x
+        written[0] = 7
+        assert forward_ad.unpack_dual(written).tangent.tolist() == [0.0, -5.0, 14.0]
+        assert forward_ad.unpack_dual(x).tangent.tolist() == V.tolist()
+        other = forward_ad.make_dual(Tensor(2.0), Tensor(3.0))
+        both = forward_ad.unpack_dual(x.sum() * other).tangent
+        assert both.item() == pytest.approx(V.sum() * 2 + X.sum() * 3)
+        of_complex = forward_ad.make_dual(Tensor([1 + 2j]), Tensor([2j]))
+        assert forward_ad.unpack_dual(of_complex * of_complex).tangent.tolist() == [-8 + 4j]
+
+
+def test_what_carries_no_tangent_has_none_and_misuse_is_told():
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(Tensor(X), Tensor(V))
+        assert forward_ad.unpack_dual(x > 1).tangent is None
+        assert forward_ad.unpack_dual(Tensor(X)).tangent is None
+        with pytest.raises(ValueError, match="tangent"):
+            forward_ad.make_dual(Tensor(X), Tensor(1.0))
+        with pytest.raises(RuntimeError, match="inside of another"), forward_ad.dual_level():
+            pass
+    assert forward_ad.unpack_dual(x * 2).tangent is None
+    with pytest.raises(RuntimeError, match="needs a level"):
+        forward_ad.make_dual(Tensor(X), Tensor(V))
+
+
+def test_tangents_in_a_jitted_function():
+    @torpor.jit
+    def change(x, v):
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(forward_ad.make_dual(x, v).exp()).tangent
+
+    for factor in (1.0, 2.0, 3.0):
+        found = change(Tensor(X), Tensor(V * factor))
+        np.testing.assert_allclose(found, np.exp(X) * V * factor, rtol=1e-5)
