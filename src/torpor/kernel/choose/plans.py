@@ -5,7 +5,7 @@ register tiles, what is packed and in which loop, blocks of the results and of t
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import nsmallest
 from math import ceil, gcd, inf, prod
 from operator import itemgetter
@@ -40,8 +40,10 @@ PARTS: Final = (2, 4)  # of an axis of rows that threads share, a choice
 REUSE_WINDOWS: Final = 3  # uses of what is copied, where windows share it too
 KEPT: Final = 512  # kernels whose plans are kept: several rooms ask for the same ones
 RECENT: dict[tuple[UOp, Target, UOp | None], list[tuple[float, Plan]]] = {}
-GAIN: Final = 1.05  # times faster that another way has to be: estimates that are nearer say nothing
-FEW: Final = 12  # plans whose seconds are known in any case: other ways to multiply may not fit
+WITHIN: Final = (
+    2.0  # times the least that the first plan of a kind takes, of which all are compared
+)
+REFINED: Final = 12  # plans that are tried with other register tiles, and other ways to read rows
 NO_MATRICES: Final[Mapping[UOp | None, int]] = {}
 MOST_ROWS: Final = 16  # of a register tile: more of them only lengthen the code
 
@@ -60,8 +62,9 @@ def best_plans(kernel: Kernel, words: UOp | None = None) -> list[tuple[float, Pl
 
 
 def ranked(kernel: Kernel, words: UOp | None) -> list[tuple[float, Plan]]:
-    """What `best_plans` gives: every plan there is, but the seconds of those that arithmetic alone
-    makes slower than a few others are those that this takes.
+    """What `best_plans` gives, found in two steps: plans with one register tile for each way to see
+    the kernel as a product; then those like the best of these with other tiles, and with rows read
+    otherwise.
     """
     ways = list(find_roles(kernel))
     if not ways:
@@ -69,22 +72,62 @@ def ranked(kernel: Kernel, words: UOp | None) -> list[tuple[float, Plan]]:
     at = setting_of(kernel, words)
     columns = ways if find_columns(kernel) is not None else ()
     otherwise = min((down_columns(roles, at) for roles in columns), default=inf)
-    outlooks = {
-        plan: Outlook(plan, at)
-        for roles in ways
-        if is_shared(roles, at)
-        for tile in shapes(roles, at)
-        for plan in plans(roles, at, tile)
-    }
-    found: list[tuple[float, Plan]] = []
-    near: list[float] = []
-    for plan, outlook in sorted(outlooks.items(), key=lambda one: one[1].least):
-        slow = len(near) == FEW and outlook.least > near[-1]
-        found.append((outlook.least if slow else outlook.seconds(), plan))
-        insort(near, found[-1][0])
-        del near[FEW:]
-    best = min(near, default=inf)
-    return sorted(found, key=itemgetter(0)) if otherwise >= GAIN * best else []
+    tiles = {roles: shapes(roles, at) for roles in ways if is_shared(roles, at)}
+    found: dict[Plan, float] = {}
+    first = 1 if at.fragment is None else None  # of matrices all, which fit blocks or do not
+    made = [
+        [plan for tile in own[:first] for plan in plans(roles, at, tile)]
+        for roles, own in tiles.items()
+    ]
+    for some in made:
+        add(found, {kind_of_plan(plan): plan for plan in reversed(some)}.values(), at)
+    near = min(found.values(), default=inf) * WITHIN
+    kinds = {like(plan) for plan, taken in found.items() if taken <= near}
+    for some in made:
+        add(found, (plan for plan in some if like(plan) in kinds), at)
+    similar = {(like(plan), plan.rows, plan.outer) for plan in quickest(found)}
+    for roles, own in tiles.items():
+        others = (plan for one in own[1:] for plan in plans(roles, at, one))
+        add(found, (p for p in others if (like(p), p.rows, p.outer) in similar), at)
+    if otherwise < min(found.values(), default=inf):
+        return []
+    add(found, (p for plan in quickest(found) for p in other_rows(plan, at)), at)
+    return sorted(((taken, plan) for plan, taken in found.items()), key=itemgetter(0))
+
+
+def like(plan: Plan) -> tuple[Roles, tuple[bool, ...]]:
+    """What plans of a kind have in common that see the kernel as the same product."""
+    return plan.roles, kind_of_plan(plan)
+
+
+def add(found: dict[Plan, float], plans: Iterable[Plan], at: Setting) -> None:
+    """Plans with their seconds, or, where arithmetic alone makes them slower than those near the
+    best, with those that this takes.
+    """
+    fresh = {plan: Outlook(plan, at) for plan in plans if plan not in found}
+    near = nsmallest(REFINED, found.values())
+    for plan, outlook in sorted(fresh.items(), key=lambda one: one[1].least):
+        slow = len(near) == REFINED and outlook.least > near[-1]
+        found[plan] = outlook.least if slow else outlook.seconds()
+        insort(near, found[plan])
+        del near[REFINED:]
+
+
+def quickest(found: dict[Plan, float]) -> list[Plan]:
+    """Some plans that are near the best: of those alike but for how deep their blocks are, one."""
+    best: dict[Plan, Plan] = {}
+    for plan in sorted(found, key=found.__getitem__):
+        best.setdefault(plan._replace(depth=(1,) if plan.depth else ()), plan)
+        if len(best) == REFINED:
+            break
+    return [*best.values()]
+
+
+def kind_of_plan(plan: Plan) -> tuple[bool, ...]:
+    """What plans of a kind have in common: how lanes are packed, and whether sums and rows are in
+    blocks.
+    """
+    return plan.packs, plan.image > 0, bool(plan.depth), plan.rows > 0
 
 
 def is_shared(roles: Roles, at: Setting) -> bool:
@@ -266,13 +309,16 @@ def fits(plan: Plan, at: Setting) -> bool:
 
 
 def rows_read(plan: Plan, at: Setting) -> Iterator[Plan]:
-    """The plan with rows read where they are, and with some packed at a time, where that may be."""
+    """The plan with rows read where they are if that may be, else packed some at a time."""
+    other = plan.roles.other
     if at.fragment is not None:
         yield from rows_of_matrices(plan, at)
         return
-    if plan.roles.other.value.op is Ops.LOAD:
+    along = other.stride(plan.roles.sums[-1])
+    near = along is not None and abs(along) * other.value.dtype.itemsize < LINE
+    if other.value.op is Ops.LOAD and ((near and not other.masked) or not can_pack_rows(plan, at)):
         yield plan
-    if can_pack_rows(plan, at):
+    elif can_pack_rows(plan, at):
         yield plan._replace(together=rows_of_block(plan, at))
 
 
@@ -287,6 +333,16 @@ def rows_of_matrices(plan: Plan, at: Setting) -> Iterator[Plan]:
     if lie and other.value.op is Ops.LOAD and (whole or overlap):
         yield plan
     if can_pack_rows(plan, at):
+        yield plan._replace(together=rows_of_block(plan, at))
+
+
+def other_rows(plan: Plan, at: Setting) -> Iterator[Plan]:
+    """The plan with rows packed where they were not, and read where they are where they were."""
+    if at.fragment is not None:
+        return
+    if plan.together and plan.roles.other.value.op is Ops.LOAD:
+        yield plan._replace(together=0)
+    elif not plan.together and not plan.image and can_pack_rows(plan, at):
         yield plan._replace(together=rows_of_block(plan, at))
 
 

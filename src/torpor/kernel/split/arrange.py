@@ -25,7 +25,7 @@ from torpor.base.target import Target
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.choose.plans import GAIN, best_plans
+from torpor.kernel.choose.plans import best_plans
 from torpor.kernel.choose.roles import Operand, find_factors
 from torpor.kernel.choose.tiling import REUSE, copy_seconds
 from torpor.kernel.choose.ways import fragment_for, least_seconds
@@ -45,6 +45,7 @@ from torpor.kernel.split.several import Parted, parted, stored_apart
 from torpor.rules.affine import strides_of
 
 PRODUCTS_WORTH: Final = 1 << 22  # products from which another kernel pays
+GAIN: Final = 1.05  # times faster that a product has to be on a copy
 # The same of an operand that might as well be read where it lies: more than the estimates of the
 # two ways are off by (bench/results/regret.md).
 SURE: Final = 1.15
