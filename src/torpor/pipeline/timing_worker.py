@@ -1,24 +1,24 @@
-"""The timing worker: a process that compiles, checks and times the candidates for one kernel.
+"""The timing worker: a process that compiles, times and checks the candidates for one kernel.
 
 A candidate may be slow beyond measure, or, where a compiler is at fault, crash: then this process
-ends, and the user's goes on. It has buffers of its own, so it never touches the user's data.
+is ended, and the user's goes on. It has buffers of its own, so it never touches the user's data.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import pickle
+import queue
 import signal
-import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,39 +37,50 @@ from torpor.pipeline.tuning_database import Opts
 
 Array = npt.NDArray[Any]
 Values = Mapping[str, int]  # of a launch's VARIABLEs, by name
-Pairs = list[tuple[float, float]]  # seconds of the first candidate and of another, in turns
 Ready = Callable[[int], Callable[[], object]]  # what runs something so many times in a row
 
 COMMAND: Final = "from torpor.pipeline.timing_worker import serve; serve()"
-ROUNDS: Final = 40  # turns of a comparison, at most,
-FEW: Final = 5  # and where the other one does not seem quicker
-SPENT: Final = 0.5  # seconds after which a comparison ends,
-SLOW: Final = 2.0  # or in the first turns, where the other one takes so many times as long
-SHORT: Final = 200e-6  # seconds that one turn takes at least: short kernels run repeatedly
+POLL: Final = 0.1  # seconds between looks for Ctrl-C, which some systems do not wake a wait for
+RUNS: Final = 20  # times that a candidate is measured at most,
+SPENT: Final = 0.03  # and seconds after which it is measured no more; three times in any case
+COLD: Final = 1.5  # times slower that a first run may be: neither code nor data is in a cache
+LONG: Final = 5e-3  # seconds of a first run that say enough by themselves
+SHORT: Final = 50e-6  # seconds that one measurement takes at least: short kernels run repeatedly
 WHOLE: Final = 100  # integers that are compared with nothing are less than this
 POISON: Final = 0xA5  # what lies in outputs before a run that is checked
 
 
+class Lost(TorporError):
+    """The worker crashed, could not be started, or had to be ended since it took too long."""
+
+
+class Refused(TorporError, ValueError):
+    """What the worker was asked for cannot be done; the message says why."""
+
+
 class TimingWorker:
-    """The process as its owner sees it: started when first asked, and again after it ended."""
+    """The process as its owner sees it: started when first asked, and again after it was lost."""
 
     def __init__(self, settings: Mapping[str, Value]):
         self.settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask(self, patience: float, *request: Any) -> Any:
-        """What `compared` answers to a request, or why it does not, if it takes more than
-        `patience` seconds for instance.
+        """The answer to a request (a name, arguments), or as `Refused` why there is none; `Lost`
+        if there is none within `patience` seconds.
         """
         try:
-            if self._process is None:
-                self._process = start(COMMAND)
-            assert self._process.stdin is not None and self._process.stdout is not None
-            send(self._process.stdin, (self.settings, patience, request))
-            return receive(self._process.stdout)
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            process = self._started()
+            assert process.stdin is not None
+            send(process.stdin, (self.settings, request))
+        except OSError as error:
             self.close()
-            return f"it crashed or took too long {error}".rstrip()
+            raise Lost(f"no process to time candidates can be started: {error}") from None
+        fine, value = self._next(time.monotonic() + patience)
+        if not fine:
+            raise Refused(value)
+        return value
 
     def close(self) -> None:
         """End the process, whatever it does."""
@@ -79,44 +90,75 @@ class TimingWorker:
             with process:
                 pass
 
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._process, self._answers = start(COMMAND), queue.SimpleQueue()
+            arguments = (self._process.stdout, self._answers.put, partial(self._answers.put, None))
+            threading.Thread(target=hand_on, args=arguments, daemon=True).start()
+        return self._process
+
+    def _next(self, until: float) -> Any:
+        while (left := until - time.monotonic()) > 0:
+            try:
+                reply = self._answers.get(timeout=min(POLL, left))
+            except queue.Empty:
+                continue
+            if reply is None:
+                self.close()
+                raise Lost("it ended its process")
+            return reply
+        self.close()
+        raise Lost("it took too long")
+
+
+def hand_on(stream: IO[bytes], put: Callable[[Any], object], end: Callable[[], object]) -> None:
+    """Give every value of a stream to `put`; call `end` when there are no more."""
+    while True:
+        try:
+            value = receive(stream)
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+            end()
+            return
+        put(value)
+
 
 def serve() -> None:
-    """Answer requests (settings, patience, what to compare) from standard input until that ends. A
-    watchdog ends this process when an answer takes too long, whether or not somebody still waits.
+    """Answer requests (settings, name, arguments) from standard input. When there are no more,
+    whoever asked is gone, perhaps killed: then this process ends at once, whatever is running.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a driver prints is no answer
-    trials: dict[Any, Trial] = {}  # the last one
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    ending = (sys.stdin.buffer, requests.put, partial(os._exit, 0))
+    threading.Thread(target=hand_on, args=ending, daemon=True).start()
+    trial: Trial | None = None
     while True:
-        try:
-            settings, patience, (ast, device, launches, *both) = receive(sys.stdin.buffer)
-        except EOFError:
-            return
-        faulthandler.dump_traceback_later(patience, exit=True)
+        settings, (name, *arguments) = requests.get()
         try:
             with Context(**settings):
-                if (ast, device) not in trials:
-                    trials = {(ast, device): Trial(ast, device, launches)}
-                reply: Pairs | str = trials[ast, device].compare(*both)
+                reply: tuple[bool, Any] = True, None
+                if name == "open":
+                    trial = Trial(*arguments)
+                else:
+                    reply = True, getattr(trial, name)(*arguments)
         except (TorporError, MemoryError, ValueError, ArithmeticError) as error:
-            reply = f"{type(error).__name__}: {error}"
-        faulthandler.cancel_dump_traceback_later()
+            reply = False, f"{type(error).__name__}: {error}"
         send(answers, reply)
 
 
 # --- one kernel -----------------------------------------------------------------------------------
 class Trial:
-    """One kernel on one device, with buffers.
+    """One kernel on one device, with buffers, and the outputs of the candidate that came first.
 
-    launches: the values of its VARIABLEs in some launches: candidates are checked in each, and
-              timed in all of them by turns.
+    launches: the values of its VARIABLEs in some launches: candidates are timed in the first one,
+              checked in each, and compared with each other in all of them by turns.
     """
 
     def __init__(self, ast: UOp, device: str, launches: Sequence[Values] = ({},)):
         self.ast, self.device, self.launches = ast, device, launches
-        self.load = cache(self._load)
-        self.expected = cache(self.results)
+        self.runs: dict[Opts, list[Ready]] = {}  # of each candidate, by launch
+        self.expected: dict[int, list[Array]] = {}  # by launch
         nodes = list(ast.toposort())
         parameters = sorted((n for n in nodes if n.op is Ops.PARAM), key=attrgetter("arg.slot"))
         read = {n.src[0].src[0] for n in nodes if n.op is Ops.LOAD}
@@ -132,22 +174,15 @@ class Trial:
             if node in written:
                 self.outputs.append((buffer, held))
 
-    def compare(self, first: Opts, second: Opts) -> Pairs | str:
-        """Seconds of both, measured in turns, in fewer of them the slower the second one is; why
-        that one is out, where its results are others in a bit.
-        """
-        for launch in range(len(self.launches)):
-            if not all(map(agrees, self.results(second, launch), self.expected(first, launch))):
-                return "its results are others"
-        once = min(self.once(opts) for opts in (first, second, first))
-        times = often(min(once, self.once(first, often(once))))  # one run has a call's cost
-        started, pairs = time.monotonic(), Pairs()
-        while goes_on(pairs, time.monotonic() - started):
-            launch, turn = len(pairs) // 2 % len(self.launches), len(pairs) % 2
-            order = (second, first) if turn else (first, second)
-            one, other = (self.once(opts, times, launch) for opts in order)
-            pairs.append((other, one) if turn else (one, other))
-        return pairs
+    def load(self, opts: Opts) -> list[Ready]:
+        """What gets the kernel with these opts ready, by launch."""
+        if opts not in self.runs:
+            device = Device[self.device]
+            program = replace(program_for(self.ast, device.target, opts), linear=())
+            made = device.executable(program, device.compiler.compile(program))
+            values = [program.values_of(one.items()) for one in self.launches]
+            self.runs[opts] = [partial(ready, made, self.buffers, one) for one in values]
+        return self.runs[opts]
 
     def once(self, opts: Opts, times: int = 1, launch: int = 0) -> float:
         """Seconds that one run takes, on average over several in a row."""
@@ -156,35 +191,51 @@ class Trial:
         run()
         return (time.perf_counter() - started) / times
 
-    def results(self, opts: Opts, launch: int) -> list[Array]:
-        """What the kernel with these opts writes in a launch."""
-        for buffer, held in self.outputs:
-            buffer.copyin(held)
-        self.once(opts, 1, launch)
-        return [buffer.numpy().copy() for buffer, _ in self.outputs]
+    def measure(self, opts: Opts, limit: float) -> float | str:
+        """The least seconds that a run takes; why it is out, where its results are not those of
+        the first candidate. One that takes more than `limit` is not measured exactly.
+        """
+        self.load(opts)
+        cold = float("inf")
+        for launch in reversed(range(len(self.launches))):
+            for buffer, held in self.outputs:
+                buffer.copyin(held)
+            cold = self.once(opts, 1, launch)
+            got = [buffer.numpy().copy() for buffer, _ in self.outputs]
+            expected = self.expected.setdefault(launch, got)
+            if not all(map(agrees, got, expected)):
+                return "its results are others"
+        if cold > max(COLD * limit, LONG):
+            return cold
+        best, spent = cold, 0.0
+        for run in range(RUNS):
+            times = often(best, SHORT)
+            taken = self.once(opts, times)
+            best, spent = min(best, taken), spent + taken * times
+            if best > limit or (run >= 2 and spent > SPENT):
+                break
+        return best
 
-    def _load(self, opts: Opts) -> list[Ready]:
-        """What gets the kernel with these opts ready, by launch."""
-        device = Device[self.device]
-        program = replace(program_for(self.ast, device.target, opts), linear=())
-        made = device.executable(program, device.compiler.compile(program))
-        values = [program.values_of(one.items()) for one in self.launches]
-        return [partial(ready, made, self.buffers, one) for one in values]
+    def compare(
+        self, first: Opts, second: Opts, rounds: int, seconds: float
+    ) -> list[tuple[float, float]]:
+        """Seconds of both, measured in turns: `rounds` times, fewer if `seconds` have passed."""
+        each = min(self.once(first), self.once(second))
+        each = min(each, self.once(first, often(each, SHORT)))  # a single run has a call's cost
+        times = often(each, 4 * SHORT)
+        until = time.monotonic() + seconds
+        pairs: list[tuple[float, float]] = []
+        while len(pairs) < rounds and (len(pairs) < 3 or time.monotonic() < until):
+            launch, turn = len(pairs) // 2 % len(self.launches), len(pairs) % 2
+            order = (second, first) if turn else (first, second)
+            one, other = (self.once(opts, times, launch) for opts in order)
+            pairs.append((other, one) if turn else (one, other))
+        return pairs
 
 
-def often(each: float) -> int:
-    """How many runs of `each` seconds one turn takes; one at least."""
-    return max(1, int(SHORT / max(each, 1e-9)))
-
-
-def goes_on(pairs: Pairs, seconds: float) -> bool:
-    """Whether a comparison that took so long goes on: while the second one may still win."""
-    if not pairs or statistics.median(mine / theirs for theirs, mine in pairs) > SLOW:
-        return not pairs
-    if len(pairs) < FEW:
-        return True
-    likely = statistics.median(theirs / mine for theirs, mine in pairs) > 1
-    return likely and len(pairs) < ROUNDS and seconds < SPENT
+def often(each: float, seconds: float) -> int:
+    """How many runs of `each` seconds take `seconds`; one at least."""
+    return max(1, int(seconds / max(each, 1e-9)))
 
 
 def ready(

@@ -3,11 +3,8 @@
 import numpy as np
 
 from bench.compile import kernels
-from torpor import Context, Tensor
+from torpor import Tensor
 from torpor.device.machine import facts, machine
-from torpor.kernel import Kernel
-from torpor.kernel.choose.heuristics import choose
-from torpor.kernel.choose.vectors import is_short
 from torpor.kernel.lower import lower
 
 
@@ -26,15 +23,3 @@ def test_shortened_kernels_compute_the_same() -> None:
     expected = (np.cos(x * z) * y + np.sin(x + z) * y).sum(0)
     a, b, c = (Tensor(n) for n in (x, y, z))
     np.testing.assert_allclose(((a * c).cos() * b + (a + c).sin() * b).sum(0).numpy(), expected)
-
-
-def test_what_is_long_without_any_copy_has_no_opts() -> None:
-    """60 cosines of one element are more instructions than fit."""
-    x = Tensor.empty(1000)
-    for _ in range(60):
-        x = x.cos()
-    with Context(KERNEL_SIZE=100_000):
-        (item,) = x.schedule()
-    kernel = Kernel(item.ast, facts(machine("avx512")))
-    assert not is_short(kernel)
-    assert choose(kernel) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import accesses
@@ -35,9 +37,24 @@ def with_opts(kernel: Kernel) -> Kernel:
         for_groups(trial)
     elif kernel.target.name != "python":
         for_processor(trial)
-    while trial.opts and not is_short(trial):  # what fits no cache of instructions compiles slowly
-        trial = kernel.copy().apply(trial.opts[:-1])
-    return trial
+    return trial if is_short(trial) else shorter(kernel, trial.opts)
+
+
+def shorter(kernel: Kernel, opts: Sequence[Opt]) -> Kernel:
+    """A copy of a kernel with the first of these opts, the last of them by less, so that it is not
+    written out too often: LLVM takes seconds for what does not fit the cache of instructions.
+    """
+    made = kernel.copy()
+    for opt in opts:
+        amounts = range(opt.arg, 1, -1) if opt.op is OptOps.UPCAST and opt.arg else [opt.arg]
+        for amount in amounts:
+            longer = made.copy()
+            if attempt(longer, Opt(opt.op, opt.axis, amount)) and is_short(longer):
+                break
+        else:
+            break
+        made = longer
+    return made
 
 
 # --- processors with vectors and threads ----------------------------------------------------------
