@@ -218,3 +218,5 @@ def test_options_by_place_and_where_alone_are_as_in_numpy():
     x = xp.asarray(numbers)
     np.testing.assert_array_equal(xp.diff(x, 2).numpy(), np.diff(numbers, 2))
     np.testing.assert_array_equal(xp.where(x > 3)[0].numpy(), np.where(numbers > 3)[0])
+    with pytest.raises(TypeError, match="both"):
+        xp.where(x > 3, None, x)

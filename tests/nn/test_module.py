@@ -154,6 +154,7 @@ def test_buffers_that_are_not_persistent_move_and_are_not_saved():
     net.add_module("inner", nn.BatchNorm1d(2, affine=False))
     net.inner.cache = nn.Buffer(Tensor.ones(2), persistent=False)
     assert net.inner.half().cache.dtype.name == "float16"
+    net.inner.cache = net.inner.cache + 1
     assert list(net.state_dict(prefix="net.")) == [
         "net.scale", "net.count", "net.inner.running_mean", "net.inner.running_var",
         "net.inner.num_batches_tracked",

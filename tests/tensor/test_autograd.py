@@ -154,8 +154,9 @@ def test_gradients_of_a_kept_graph_can_be_differentiated():
     (x**3).sum().backward(create_graph=True)
     assert x.grad.requires_grad and x.grad.tolist() == [12.0]
     assert x.grad.sum().gradient(x)[0].tolist() == [12.0]
-    (x**3).sum().backward()
-    assert not x.grad.requires_grad
+    (x**2).sum().backward()  # a constant beside it, as in PyTorch
+    assert x.grad.requires_grad and x.grad.tolist() == [16.0]
+    assert x.grad.sum().gradient(x)[0].tolist() == [12.0]
 
 
 def test_hooks_after_gradients_were_added():

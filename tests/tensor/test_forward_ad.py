@@ -36,6 +36,8 @@ def test_what_carries_no_tangent_has_none_and_misuse_is_told():
         x = forward_ad.make_dual(Tensor(X), Tensor(V))
         assert forward_ad.unpack_dual(x > 1).tangent is None
         assert forward_ad.unpack_dual(Tensor(X)).tangent is None
+        with torpor.no_grad(), pytest.raises(RuntimeError, match="under no_grad"):
+            forward_ad.unpack_dual(x * 2)
         with pytest.raises(ValueError, match="tangent"):
             forward_ad.make_dual(Tensor(X), Tensor(1.0))
         with pytest.raises(RuntimeError, match="inside of another"), forward_ad.dual_level():

@@ -317,3 +317,8 @@ def test_values_that_do_not_fit_a_mask_are_told_so():
     with pytest.raises(ShapeError, match=r"\(3,\), for an index or mask that selects \(2,\)"):
         x[x > 0] = Tensor([1.0, 2.0, 3.0])
     assert x.tolist() == [0, 1, 2]
+
+
+def test_index_tensors_that_do_not_broadcast_are_an_index_error():
+    with pytest.raises(IndexError, match="index tensors: shapes"):
+        Tensor.zeros(4, 5)[Tensor([0, 1, 2]), Tensor([0, 1])]

@@ -237,3 +237,23 @@ def test_parameters_stay_equal_on_every_device():
         copies = [buffer.numpy() for buffer in buffers(parameter)]
         assert len(copies) == 4
         assert all((one == copies[0]).all() for one in copies)
+
+
+def test_programs_over_devices_whose_graphs_hardly_recur():
+    draw, coin = np.random.default_rng(0), np.random.default_rng(1)
+    weights = draw.standard_normal((6, 6))
+    w = Tensor(weights).shard(("CPU:0", "CPU:1"), axis=0)
+    for _ in range(24):
+        expected = draw.standard_normal((4, 6))
+        x = Tensor(expected).shard(("CPU:0", "CPU:1"), axis=None)
+        for choice in coin.random(4) < 0.5:
+            x = (x @ w).tanh() if choice else (x @ w).sin()
+            expected = (np.tanh if choice else np.sin)(expected @ weights)
+        assert x.sum().to("CPU").item() == pytest.approx(expected.sum(), abs=1e-6)
+
+
+def test_what_lies_on_devices_is_wanted_again_after_a_sum_of_it():
+    for _ in range(3):
+        x = Tensor(np.ones((4, 6))).shard(("CPU:0", "CPU:1"), axis=None).sin()
+        assert x.sum().to("CPU").item() == pytest.approx(24 * np.sin(1))
+        np.testing.assert_allclose(x.numpy(), np.full((4, 6), np.sin(1)))

@@ -68,6 +68,8 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
 
 def where(condition: Tensor, x1: Any = None, x2: Any = None, /) -> Any:
     """x1 where the condition holds, else x2; alone, `nonzero` of it, as in NumPy."""
+    if (x1 is None) != (x2 is None):
+        raise TypeError("where() takes a condition alone, or with both x1 and x2")
     return condition.nonzero(as_tuple=True) if x1 is None else choose(condition, x1, x2)
 
 

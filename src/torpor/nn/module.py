@@ -85,6 +85,8 @@ class Module:
         elif value is None and before is not self and isinstance(before, Module | Tensor):
             own["_vacant"] = self._vacant | {name}
         super().__setattr__(name, value)
+        if isinstance(value, Tensor) and not attribute(value, "persistent", True):
+            own["_registered"] = {**state.buffers_of(self), name: False}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs and self._has_synonyms:

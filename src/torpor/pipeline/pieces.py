@@ -36,7 +36,7 @@ MOST_OPS: Final = 32  # of a piece: a choice
 TERM: Final = 4  # operations that a term counts as, so that long sums have few forms: a choice
 LARGEST: Final = 1 << 26  # bytes of what pieces hand on
 MOST: Final = 4096  # lines, and graphs, that are remembered
-MOST_KINDS: Final = 1 << 13  # of pieces, that are remembered
+MOST_KINDS: Final = 1 << 11  # of pieces, that are remembered: those that came last
 # Computed wherever they are used.
 PASSING: Final = MOVEMENT | {Ops.LEAF, Ops.DETACH, Ops.FUNCTION, Ops.CHECK, Ops.BUFFER}
 CHEAP: Final = frozenset(
@@ -148,12 +148,12 @@ def in_pieces(
     if times >= STEADY:
         return whole(roots, form)
     graph = Graph(roots)
+    if any(node.op is Ops.MULTI for node in graph.order):
+        return None
     pieces = graph.pieces()
     heads = {node for piece in pieces for node in piece.outputs}
     if not are_small(heads):
         return None
-    if len(_kinds) >= MOST_KINDS:
-        _kinds.clear()
     named = [graph.named(piece.outputs, heads) for piece in pieces]
     known = sum([one.kind.graphs > FAMILIAR for one in named])
     if fresh < FRESH or known < SHARE * len(named):
@@ -299,7 +299,9 @@ class Graph:
                 words += (op, node.dtype, None if op in _TOLD else node.arg, len(source))
                 stack += source[::-1]
         key = (settings_now(), self.device, *words)
-        kind = _kinds.get(key) or _kinds.setdefault(key, Kind())
+        kind = _kinds[key] = _kinds.pop(key) if key in _kinds else Kind()
+        if len(_kinds) > MOST_KINDS:
+            del _kinds[next(iter(_kinds))]
         if kind.last != self.number:
             kind.last = self.number
             kind.graphs += 1

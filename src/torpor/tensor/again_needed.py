@@ -141,6 +141,8 @@ def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
     device = roots[0][1]
     if JOINT in device or any(other != device for _, other in roots):
         return
+    if any(node.op is Ops.MULTI for node in form.order):  # what is made of it lies on others
+        return
     sink = UOp.sink(*(node for node, _ in roots))
     asked = set(sink.src)
     _made_of_roots.update(one.base for one in made_of(sink.src, recent()))

@@ -140,10 +140,14 @@ def note_hooks() -> None:
 
 
 def _accumulate(target: Any, made: Any) -> None:
-    """Add to `.grad`, and call those who asked for that."""
+    """Add to `.grad`, and call those who asked for that. Each of both is differentiable that was
+    made to be.
+    """
     kept = target.grad
     if kept is not None:
-        made = (kept if made.requires_grad else kept.detach()) + made
+        kept, made = (one if one.requires_grad else one.detach() for one in (kept, made))
+        with set_grad_enabled(True):
+            made = kept + made
     put_gradient(target, made)
     if accumulated and (number := leaf_number(target)) is not None:
         for hook in tuple(accumulated.get(number, ())):

@@ -11,6 +11,7 @@ from torpor.base.errors import GradientError
 from torpor.base.missing import names_of
 from torpor.tensor.differentiate import depends_on, released
 from torpor.tensor.looping import filled
+from torpor.tensor.mode import grad_enabled
 from torpor.tensor.transforms import directions, followed, parts_in, pushed
 
 __all__ = ["UnpackedDualTensor", "dual_level", "make_dual", "unpack_dual"]
@@ -53,13 +54,22 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     duals = _level.get()
     if duals is None:
         raise GradientError("make_dual needs a level: with forward_ad.dual_level():")
+    _refuse_no_grad("make_dual")
     dual = followed(tensor)
     duals.append((dual, directions("make_dual", "tangent", dual, tangent)))
     return dual
 
 
+def _refuse_no_grad(name: str) -> None:
+    if not grad_enabled():
+        raise GradientError(f"{name} under no_grad: nothing there follows tangents")
+
+
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """The value and the tangent of a tensor, by the tensors of this level that it depends on."""
+    """The value and the tangent of a tensor, by the tensors of this level that it depends on. What
+    is computed under `no_grad` depends on none.
+    """
+    _refuse_no_grad("unpack_dual")
     duals = [(dual, parts) for dual, parts in _level.get() or () if depends_on(tensor, dual)]
     if not duals or not (tensor.dtype.is_float or tensor.is_pair):
         return UnpackedDualTensor(tensor, None)

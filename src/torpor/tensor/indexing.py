@@ -315,7 +315,10 @@ def _lookup(operand: Any, tensors: list[tuple[int, Any, int]]) -> _Lookup:
     shape = operand.shape
     last = first + len(axes)
     indices = [index for _, index, _ in tensors]
-    common = build.broadcast_shapes(*[index.shape for index in indices])
+    try:
+        common = build.broadcast_shapes(*[index.shape for index in indices])
+    except ShapeError as error:
+        raise located(OutOfBoundsError(f"index tensors: {error}"), indices) from None
     if len(axes) == 1:
         places = placed(indices[0], shape[first], tensors[0][2], from_end=True)
     else:
