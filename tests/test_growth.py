@@ -114,7 +114,8 @@ def test_many_results_of_one_tensor_are_scheduled_in_a_time_like_their_number(pr
         return lambda: results[0].schedule(*results[1:])
 
     scheduled(8)()
-    assert calls(scheduled(60 * TIMES)) < TIMES * SLACK * calls(scheduled(60))
+    few = calls(scheduled(60))  # first: what is kept for those would be no work for these
+    assert calls(scheduled(60 * TIMES)) < TIMES * SLACK * few
 
 
 def layers(count: int, x: Tensor) -> Tensor:

@@ -213,18 +213,14 @@ class Guards:
         """
         if self.check(tensors):
             return None
-        texts = [self._all([test]) for test in self.tests]
-        scope = dict(self.names)
-        for test, text in zip(self.tests, texts, strict=True):
-            if test.path == but:
-                continue
-            try:
-                holds = eval(text, scope, {"a": tensors})  # noqa: S307 (as above)
-            except (LookupError, ValueError):
-                holds = False
-            if not holds:
-                return test.path
-        return None
+        tests = [test for test in self.tests if test.path != but]
+        if self._function("a", self._all(tests))(tensors):
+            return None
+        while len(tests) > 1:  # the half that has the first one
+            first = tests[: len(tests) // 2]
+            fine = self._function("a", self._all(first))(tensors)
+            tests = tests[len(first) :] if fine else first
+        return tests[0].path
 
 
 def _test(found: str, value: str, other: bool = False, equal: bool = False) -> str:
