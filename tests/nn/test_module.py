@@ -155,6 +155,11 @@ def test_buffers_that_are_not_persistent_move_and_are_not_saved():
     net.inner.cache = nn.Buffer(Tensor.ones(2), persistent=False)
     assert net.inner.half().cache.dtype.name == "float16"
     net.inner.cache = net.inner.cache + 1
+    net.inner.trained = nn.Buffer(Tensor.ones(2), persistent=False)
+    assert "inner.trained" not in net.state_dict()
+    net.inner.trained = nn.Parameter(Tensor.ones(2))  # as in PyTorch it is no buffer any more
+    assert "inner.trained" in net.state_dict()
+    del net.inner.trained
     assert list(net.state_dict(prefix="net.")) == [
         "net.scale", "net.count", "net.inner.running_mean", "net.inner.running_var",
         "net.inner.num_batches_tracked",

@@ -85,8 +85,12 @@ class Module:
         elif value is None and before is not self and isinstance(before, Module | Tensor):
             own["_vacant"] = self._vacant | {name}
         super().__setattr__(name, value)
-        if isinstance(value, Tensor) and not attribute(value, "persistent", True):
-            own["_registered"] = {**state.buffers_of(self), name: False}
+        if isinstance(value, Tensor):
+            buffers = state.buffers_of(self)
+            if not attribute(value, "persistent", True):
+                own["_registered"] = {**buffers, name: False}
+            elif buffers and name in buffers and isinstance(value, Parameter):
+                own["_registered"] = {one: kept for one, kept in buffers.items() if one != name}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs and self._has_synonyms:
