@@ -83,7 +83,9 @@ class UOp:
     src: Source
     arg: Any
     origins: tuple[Any, ...]
-    normal: int  # bits of what is known of it and all below it: which rule sets leave it as it is
+    # Bits of what is known of it and all below it: which rule sets leave it as it is
+    # (`rules/__init__.py`: 1 and 2), whether it is one node at each step of a loop (4).
+    normal: int
     held: Any  # true of what a tensor stands for or has stood for: the storage, weakly, or True
     known: Known | None  # what stands for its value, if that has been computed
     # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor, how an

@@ -258,7 +258,7 @@ def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
 def new_run(roots: Roots, form: Canonical) -> list[UOp]:
     """The values of roots, by kernels for numbers that vary if some do: how many terms a sum has,
     sizes, places and constants. A line of the program whose graphs are planned again and again has
-    its graphs computed in pieces.
+    its graphs computed in pieces; one that fails there is computed as a whole, which says why.
     """
     if noted.runs is not None or observed():  # of a step; of a graph that is shown as a whole
         return alike_run(roots, form)

@@ -13,7 +13,7 @@ from torpor.ir.uop import UOp
 from torpor.rules.sizes import same, times
 
 Indices = tuple[UOp, ...]
-MAPS: Final = 4096  # that are kept: a model's layers are many, and their maps the same few
+MAPS: Final = 4096  # that are kept, of each kind: a choice; layers of a model share theirs
 TRUE = UOp.const(dtypes.bool, True)
 ZERO = UOp.index_const(0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import Scalar
-from torpor.tensor.formats import made_of
+from torpor.tensor.formats import tensor_of
 from torpor.tensor.handle import Handle
 from torpor.tensor.spelling import a_shape
 
@@ -26,7 +26,7 @@ class Alike(Handle):
         """Values, or memory of the sizes given, in this tensor's format and on its device unless
         given: what PyTorch had before `new_tensor` and `new_empty`.
         """
-        return made_of(data, self.dtype, self.device if device is None else device)
+        return tensor_of(data, self.dtype, self.device if device is None else device)
 
     def new_full(self, size: Any, fill_value: Scalar, dtype: Any = None, **options: Any) -> Tensor:
         """`fill_value` in the shape `size`, and this tensor's format and device unless given."""

@@ -69,13 +69,13 @@ class _ClassOfTensors(type):
     dtype: DType
 
     def __call__(cls, *given: Any, device: Any = None) -> Any:
-        return made_of(given, cls.dtype, device)
+        return tensor_of(given, cls.dtype, device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Handle) and instance.dtype is cls.dtype
 
 
-def made_of(given: Any, dtype: DType, device: Any) -> Handle:
+def tensor_of(given: Any, dtype: DType, device: Any) -> Handle:
     """A tensor of values, or memory of the sizes that are given one by one or as a `Size`."""
     kind = Handle._type
     if len(given) == 1 and not isinstance(given[0], int | Size):
