@@ -381,3 +381,22 @@ def test_sentences_of_ever_other_lengths(compiled: list[str]) -> None:
                 x = layer(x, mask)
             assert np.isfinite(x.numpy()).all()
     assert compiled == []
+
+
+def test_a_parameter_that_is_written_to_twice_is_computed_at_once() -> None:
+    """As a moving average of parameters that may have gradients does."""
+    averages = [nn.Parameter(Tensor(RANDOM.standard_normal(30))) for _ in range(3)]
+    wanted = [one.numpy().copy() for one in averages]
+    launched = []
+    for n in range(6):
+        with measuring() as seen:
+            with no_grad():
+                for number, one in enumerate(averages):
+                    one.mul_(0.75)
+                    one.add_(n + number, alpha=0.25)
+            averages[0].realize()
+        launched.append(len(seen.runs))
+        wanted = [0.75 * one + 0.25 * (n + number) for number, one in enumerate(wanted)]
+    assert launched[-1] <= len(averages)
+    for one, value in zip(averages, wanted):
+        np.testing.assert_allclose(one.detach().numpy(), value, rtol=1e-6)

@@ -455,3 +455,19 @@ def test_gradients_that_steps_are_made_of_are_not_stored() -> None:
                 weight -= 0.1 * weight.grad
         (loss * 2).item()  # along with the weights
         assert all(weight.grad.schedule() for weight in weights)
+
+
+def test_counting_at_ever_other_places_compiles_nothing_after_its_first_rounds(
+    compiled: list[str],
+) -> None:
+    """A table of how often each class was taken for each, in the first and the last ones too."""
+    table, wanted = Tensor.zeros(5, 5, dtype="int64"), np.zeros((5, 5), np.int64)
+    for n, (i, j) in enumerate(RANDOM.integers(0, 5, (400, 2)).tolist()):
+        if n == 200:
+            compiled.clear()
+        table[i, j] += 1
+        wanted[i, j] += 1
+        if n % 50 == 49:
+            assert table.diag().sum().item() == np.trace(wanted)
+    assert compiled == []
+    np.testing.assert_array_equal(table.numpy(), wanted)

@@ -5,6 +5,7 @@
 
 from torpor.pipeline.calls import know_written as know_written
 from torpor.pipeline.compile import program_for as program_for
+from torpor.pipeline.pieces import is_restless as is_restless
 from torpor.pipeline.report import KernelRun as KernelRun
 from torpor.pipeline.report import Measurement as Measurement
 from torpor.pipeline.report import measuring as measuring

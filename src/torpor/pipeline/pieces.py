@@ -101,6 +101,7 @@ class Named(NamedTuple):
 
 _fresh: Final[dict[Site | None, int]] = {}  # by line: graphs planned since rows or steps would do
 _varied: Final[set[Site | None]] = set()  # lines whose last graph was computed in pieces
+_restless: Final[set[Site | None]] = set()  # lines that had `FRESH` graphs planned in a row
 _came: Final[dict[int, int]] = {}  # by skeleton: graphs that were computed in pieces
 _numbers: Final = count(1)
 _kinds: Final[dict[tuple[Any, ...], Kind]] = {}
@@ -109,6 +110,11 @@ _kinds: Final[dict[tuple[Any, ...], Kind]] = {}
 def is_varied() -> bool:
     """Whether the last graph that this line of the program asked for was computed in pieces."""
     return bool(_varied) and here() in _varied
+
+
+def is_restless() -> bool:
+    """Whether this line of the program has had graph after graph planned."""
+    return bool(_restless) and here() in _restless
 
 
 def note_known() -> None:
@@ -124,6 +130,10 @@ def note_new(planned: bool) -> None:
     if len(_fresh) >= MOST:
         _fresh.clear()
     _fresh[line] = _fresh.get(line, 0) + 1 if planned else 0
+    if _fresh[line] >= FRESH:
+        if len(_restless) >= MOST:
+            _restless.clear()
+        _restless.add(line)
 
 
 def in_pieces(

@@ -42,7 +42,8 @@ _places: Final[set[_Place]] = set()
 
 def needed_again(roots: Roots) -> list[tuple[UOp, Any]]:
     """The marked nodes that the graphs lead to first, and their marks, which they lose; and what
-    leaves are, such as parameters, that have not been computed (None).
+    leaves are, such as parameters, that have not been computed (None), but for what was
+    written to them of which only the value is used, by the next write.
     """
     found: list[tuple[UOp, Any]] = []
     stack = [node for node, _ in roots]
@@ -64,11 +65,19 @@ def needed_again(roots: Roots) -> list[tuple[UOp, Any]]:
                 seen.add(below)
                 found.append((below, None))
             continue
-        for below in node.src:
+        for below in node.src[0].src if is_value_written(node) else node.src:
             if below not in seen and recall(below) is None:
                 seen.add(below)
                 stack.append(below)
     return found
+
+
+def is_value_written(node: UOp) -> bool:
+    """Whether a node is the value alone of what was written to a leaf (see `write.write`)."""
+    if node.op is not Ops.DETACH or node.src[0].op is not Ops.LEAF:
+        return False
+    written = node.src[0].src[0]
+    return written.op is Ops.FUNCTION and written.held is True
 
 
 def _place_of(node: UOp) -> _Place | None:

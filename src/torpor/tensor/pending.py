@@ -222,8 +222,9 @@ class _Rounds(threading.local):
     stale:  whether depths may count what has been computed since.
     until:  how many tensors in a row may wait, for what the graph reads.
     within: whether what is made now is only on the way to what somebody is given.
-    pause:  how often the next rounds are passed over, since gradients may be asked for: twice as
-            often each time, until something is computed.
+    pauses: how often rounds of a loop are passed over after anything is computed, by its head, since
+            gradients may be asked for: twice as often each time, until one of them is not.
+    rests:  how often they still are.
     """
 
     def __init__(self) -> None:
@@ -234,7 +235,8 @@ class _Rounds(threading.local):
         self.longest: int
         self.until: int
         self.forget()
-        self.pause = self.rest = 0
+        self.pauses: dict[_Place, int] = {}
+        self.rests: dict[_Place, int] = {}
         self.stale = self.within = False
 
     def comes_round(self, place: _Place, depth: int) -> bool:
@@ -254,6 +256,7 @@ class _Rounds(threading.local):
         if place == self.first:
             if len(self.heads) >= MOST_HEADS:
                 self.heads.clear()
+                self.pauses.clear()
             self.heads.add(place)
         elif self.stay == 0:
             self.first = place
@@ -266,9 +269,15 @@ class _Rounds(threading.local):
         self.first, self.latest, self.stay, self.longest = None, {}, 0, 1
         self.until = DEEP
 
-    def wait(self) -> None:
+    def wait(self, place: _Place) -> None:
         """Gradients may be asked for."""
-        self.pause = self.rest = 2 * self.pause + 1
+        self.pauses[place] = self.rests[place] = min(2 * self.pauses.get(place, 0) + 1, LONG)
+
+    def rest(self, place: _Place) -> bool:
+        """Whether this round of a loop is passed over."""
+        left = self.rests.setdefault(place, self.pauses.get(place, 0))
+        self.rests[place] = max(left - 1, 0)
+        return left > 0
 
 
 _rounds: Final = _Rounds()
@@ -276,7 +285,7 @@ _rounds: Final = _Rounds()
 
 def note_computed() -> None:
     """Something has been computed."""
-    _rounds.pause = _rounds.rest = 0
+    _rounds.rests.clear()
     _rounds.stale = True
     _rounds.forget()
 
@@ -305,25 +314,26 @@ def deepened(made: Handle) -> None:
     if _rounds.within:
         return
     if _rounds.stale:
-        storage.depth = _depth_of(made._node)
+        _find_depths(made._node)
         if storage.depth < DEEP:
             return
         _rounds.stale = False
     if storage.depth < _rounds.until:
         return
-    if not _rounds.comes_round((made._site, op_of(made._node)), storage.depth):
+    place = made._site, op_of(made._node)
+    if not _rounds.comes_round(place, storage.depth):
+        return
+    if storage.depth < LONG and _rounds.rest(place):
         return
     read = sum(map(_is_kept, made._node.toposort(_is_open)))
     if storage.depth < min(EACH * read, LONG):
         _rounds.until = EACH * read
         return
-    if _rounds.rest and storage.depth < LONG:
-        _rounds.rest -= 1
-        return
     alike = _sharing(made._node, recent())
     if any(one.requires for one in alike) and storage.depth < LONG:
-        _rounds.wait()  # for a backward pass, which would compute it all once more
+        _rounds.wait(place)  # for a backward pass, which would compute it all once more
         return
+    _rounds.pauses.pop(place, None)
     ends = _ends(alike)
     for one in alike:
         one.depth = 0 if ends else NEVER
@@ -358,13 +368,17 @@ def _ends(storages: Sequence[Storage]) -> list[Storage]:
     return [one for one in storages if one.base not in used and size_of(one.base) <= most]
 
 
-def _depth_of(root: UOp) -> int:
-    """How many tensors, one made of the other, lead to a node from what has been computed."""
+def _find_depths(root: UOp) -> None:
+    """Note how many tensors, one made of the other, lead to each that this one is made of, and to
+    itself, from what has been computed.
+    """
     found: dict[UOp, int] = {}
     for node in root.toposort(_is_open):
         below = [found[source] for source in node.src] if _is_open(node) else ()
-        found[node] = max(below) + bool(node.held) if below else 0
-    return found[root]
+        found[node] = depth = max(below) + bool(node.held) if below else 0
+        storage = node.held() if isinstance(node.held, weakref.ref) else None
+        if storage is not None and storage.base is node and storage.depth > depth:
+            storage.depth = depth
 
 
 def _is_unknown(node: UOp) -> bool:

@@ -16,6 +16,7 @@ from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.computing import pipeline
 from torpor.tensor.creation import as_tensor, beside, check_one
 from torpor.tensor.handle import (
     Handle,
@@ -31,7 +32,7 @@ from torpor.tensor.host import known_shape, memory_of
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import backward, detached
 from torpor.tensor.pending import compute_waiting, is_waiting, wait
-from torpor.tensor.storage import MOST_WRITES, WRITE, remember, without_known
+from torpor.tensor.storage import MOST_WRITES, WRITE, Storage, remember, without_known
 from torpor.tensor.watch import active, is_watched, watcher
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def write(target: Handle, value: Any, of_itself: bool = False) -> None:
     if isinstance(value, Handle) and value._storage is storage and _is_there(target, value):
         return
     node, requires = _value_node(target, value)
-    if storage.depth >= MOST_WRITES * WRITE and is_waiting(storage) and not is_watched():
+    if storage.depth >= WRITE and is_waiting(storage) and not is_watched() and is_long(storage):
         compute_waiting()
         if not requires:
             (node,) = without_known([node])
@@ -87,6 +88,13 @@ def write(target: Handle, value: Any, of_itself: bool = False) -> None:
         _write_through(target)
     else:
         wait(storage)
+
+
+def is_long(storage: Storage) -> bool:
+    """Whether so many writes wait that the next is one too many: of a line that writes to ever
+    other places, so that its graphs of several writes hardly ever recur, any.
+    """
+    return storage.depth >= MOST_WRITES * WRITE or pipeline().is_restless()
 
 
 def hand_over(target: Handle, made: Handle) -> None:
