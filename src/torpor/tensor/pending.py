@@ -222,7 +222,7 @@ class _Rounds(threading.local):
     stale:  whether depths may count what has been computed since.
     until:  how many tensors in a row may wait, for what the graph reads.
     within: whether what is made now is only on the way to what somebody is given.
-    pauses: how often rounds of a loop are passed over after anything is computed, by its head, since
+    pauses: how often a loop's rounds are passed over after anything is computed, by its head, since
             gradients may be asked for: twice as often each time, until one of them is not.
     rests:  how often they still are.
     """
