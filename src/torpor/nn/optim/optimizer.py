@@ -23,7 +23,15 @@ from torpor.base.errors import DTypeError, GradientError, ShapeError, StateError
 from torpor.base.missing import did_you_mean
 from torpor.base.unseen import Unseen
 from torpor.graph.bare import UNSEEN
-from torpor.nn.optim.given import a_number, by_number, check_betas, each_once, groups_of, numbers_of
+from torpor.nn.optim.given import (
+    a_number,
+    by_number,
+    check_apart,
+    check_betas,
+    groups_of,
+    numbers_of,
+    parameters_of,
+)
 from torpor.nn.optim.hooked import Hooked, with_hooks
 from torpor.nn.optim.written import begin_written
 from torpor.tensor import Tensor, enable_grad, no_grad
@@ -198,27 +206,23 @@ class Optimizer(Hooked):
         self._counts: dict[int, Count] = {}
         for group in groups_of(bound.arguments["params"]):
             self.add_param_group(group)
-        if not self.param_groups:
-            raise ShapeError(f"{type(self).__name__} got no parameters")
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """More parameters: `{"params": [...], name: value, ...}`; what is not named is as in the
-        other groups. Names of no option are kept, as a group's "name", but for near misses.
+        other groups. Names of no option are kept, as a group's "name", but for near misses. Pairs
+        of a name and a parameter (`named_parameters()`) leave the names in "param_names".
         """
         if not isinstance(param_group, Mapping):
             raise DTypeError(f"a group is a dictionary with 'params', not {param_group!r}")
-        options = self.defaults | dict(param_group)
-        known = {*self.defaults, "params", "initial_lr"}
+        options = parameters_of(self.defaults | dict(param_group))
+        known = {*self.defaults, "params", "param_names", "initial_lr"}
         for name in options.keys() - known:
             if tip := did_you_mean(name, known):
                 raise ValueRangeError(f"{type(self).__name__} has no option {name!r}{tip}")
-        options["params"] = each_once(options["params"])
         options["lr"] = a_number("lr", options["lr"])
         if not options["params"]:
             raise ShapeError(f"{type(self).__name__} got no parameters")
-        mine = {id(parameter) for parameter in self.params}
-        if any(id(parameter) in mine for parameter in options["params"]):
-            raise ValueRangeError("a parameter is in two groups")
+        check_apart(options["params"], self.param_groups, "param_names" in options)
         own = {name: value for name, value in options.items() if name in known}
         self.check(own)
         settings = Settings(own)
@@ -252,7 +256,7 @@ class Optimizer(Hooked):
 
     @property
     def params(self) -> list[Tensor]:
-        """All parameters, once each."""
+        """All parameters, one that a group has several times as often."""
         return [parameter for settings in self._settings for parameter in settings.params]
 
     @property
@@ -312,19 +316,27 @@ class Optimizer(Hooked):
         with no_grad():
             for settings in self._settings:
                 moving = [one for one in settings.params if one.grad is not None]
-                self._advance(settings, moving)
-                alike = dict[tuple[int, int, int], list[Tensor]]()  # counted and kept alike
-                # A value that several of them are goes through a step of each, one by one.
-                met = Counter[tuple[int, Any]]()
-                for parameter in moving:
-                    count, kept = self._counts[id(parameter)], self._kept[id(parameter)]
-                    node = parameter._parts[0]._current().below(UNSEEN)
-                    value = id(parameter._parts[0]._storage), node
-                    alike.setdefault((id(count), len(kept), met[value]), []).append(parameter)
-                    met[value] += 1
-                for parameters in alike.values():
-                    self._update(settings, parameters)
+                while moving:  # more than once if the group has some of them several times
+                    once = list({id(one): one for one in moving}.values())
+                    left = Counter(map(id, moving)) - Counter(map(id, once))
+                    moving = [one for one in once for _ in range(left[id(one)])]
+                    self._step_once(settings, once)
         return self.tensors()
+
+    def _step_once(self, settings: Settings, moving: Sequence[Tensor]) -> None:
+        """A step of parameters of a group."""
+        self._advance(settings, moving)
+        alike = dict[tuple[int, int, int], list[Tensor]]()  # counted and kept alike
+        # A value that several of them are goes through a step of each, one by one.
+        met = Counter[tuple[int, Any]]()
+        for parameter in moving:
+            count, kept = self._counts[id(parameter)], self._kept[id(parameter)]
+            node = parameter._parts[0]._current().below(UNSEEN)
+            value = id(parameter._parts[0]._storage), node
+            alike.setdefault((id(count), len(kept), met[value]), []).append(parameter)
+            met[value] += 1
+        for parameters in alike.values():
+            self._update(settings, parameters)
 
     def _advance(self, settings: Settings, moving: Sequence[Tensor]) -> None:
         """Count the step of the parameters that make it. Those that stay behind keep a count of
