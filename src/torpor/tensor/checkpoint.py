@@ -7,9 +7,9 @@ from typing import Any
 
 from torpor.graph import build
 from torpor.ir.uop import UOp
-from torpor.tensor.differentiate import map_tree
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.mode import grad_enabled
+from torpor.tensor.tree import map_tree
 
 
 def checkpoint_sequential(

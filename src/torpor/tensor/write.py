@@ -22,6 +22,7 @@ from torpor.tensor.handle import (
     apart,
     as_scalar,
     located,
+    make,
     node_on,
     renamed,
     render_shape,
@@ -29,7 +30,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.host import known_shape, memory_of
 from torpor.tensor.mode import grad_enabled
-from torpor.tensor.path import backward, detached
+from torpor.tensor.path import backward, detached, unrecorded
 from torpor.tensor.pending import compute_waiting, is_waiting, wait
 from torpor.tensor.storage import MOST_WRITES, WRITE, remember, without_known
 from torpor.tensor.watch import active, is_watched, watcher
@@ -70,7 +71,7 @@ def write(target: Handle, value: Any, of_itself: bool = False) -> None:
         if storage.requires:  # the gradient goes on to what the tensor was made of
             moved = build.function(detached(moved), (storage.base,), "same")
         elif requires:
-            moved = detached(moved)
+            moved = unrecorded(moved)
         requires = storage.requires
     elif storage.requires:
         requires = True
@@ -87,6 +88,14 @@ def write(target: Handle, value: Any, of_itself: bool = False) -> None:
         _write_through(target)
     else:
         wait(storage)
+
+
+def as_it_is(tensor: Any) -> Any:
+    """Another tensor of this value: neither changes by writes to the other."""
+    if tensor.is_pair:
+        return tensor.by_parts(as_it_is)
+    node = build.alias(tensor._current(), build.identity())
+    return make(node, tensor._storage.device, tensor.requires_grad)
 
 
 def hand_over(target: Handle, made: Handle) -> None:
