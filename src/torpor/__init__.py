@@ -178,7 +178,16 @@ PLACES: Final[dict[str, tuple[str, str | None]]] = {
     **{name: (f"torpor.nn.{name}", None) for name in ("distributions", "func", "optim")},
     **{
         name: (f"torpor.tensor.{name}", None)
-        for name in ("autograd", "backends", "cuda", "fft", "linalg", "masked", "testing")
+        for name in (
+            "autograd",
+            "backends",
+            "cuda",
+            "fft",
+            "linalg",
+            "masked",
+            "quasirandom",
+            "testing",
+        )
     },
     **{name: (f"torpor.{name}", None) for name in ("array_api", "device", "nn", "tensor")},
 }

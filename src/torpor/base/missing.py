@@ -73,7 +73,6 @@ INSTEAD: Final = {
     distributed DataParallel DistributedDataParallel: shard, over devices of one process
     hub: torpor.load, of a file
     onnx: torpor.save, of a state_dict
-    UninitializedParameter UninitializedBuffer: Lazy layers, which have none until they know
     SparseAdam: Adam, as gradients are dense
     set_default_tensor_type: set_default_dtype and set_default_device
     lu_factor lu_solve: torpor.linalg.lu_factor and torpor.linalg.lu_solve
