@@ -206,9 +206,9 @@ class Contraction(Handle):
         self (..., queries, width), key (..., keys, width), value (..., keys, features) give (...,
         queries, features). A mask (broadcast to (..., queries, keys)) of bools is True where a
         query may look, one of floats is added; or with `is_causal` query i looks at keys up to i. A
-        query that the mask lets look nowhere gives 0, as no keys do. With `dropout_p`, weights are
-        dropped with that probability in training. With `enable_gqa` a head of keys and values, axis
-        -3, serves several of queries that follow each other.
+        query that the mask lets look nowhere gives 0, as no keys do. Weights are dropped with the
+        probability `dropout_p`, in training or not. With `enable_gqa` a head of keys and values,
+        axis -3, serves several of queries that follow each other.
         """
         _check_mask(self, attn_mask, is_causal)
         if enable_gqa:
@@ -247,7 +247,7 @@ def averaged(
         total = total.ne(0).where(total, 1)
     if is_narrow(given):  # sums of weights that are not yet divided could overflow
         weights, total = (weights * total.reciprocal()).cast(given), None
-    summed = (weights.dropout(dropout) if dropout else weights).matmul(value)
+    summed = (weights.dropout(dropout, training=True) if dropout else weights).matmul(value)
     return summed if total is None else summed / total
 
 
