@@ -136,6 +136,8 @@ _NAMES: Final = {
     "torpor.source": "render",
     "torpor.tensor": "Generator Tensor as_tensor checkpoint einsum enable_grad grad lower "
     "manual_seed no_grad set_default_dtype value_and_grad",
+    "torpor.tensor.backends": "get_float32_matmul_precision get_num_threads set_flush_denormal "
+    "set_float32_matmul_precision set_num_threads",
     "torpor.tensor.checkpoint": "checkpoint_sequential",
     "torpor.tensor.custom_kernel": "custom_kernel",
     "torpor.tensor.formats": "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor "
@@ -167,6 +169,7 @@ PLACES: Final[dict[str, tuple[str, str | None]]] = {
     "random": ("torpor.tensor.seeding", None),
     "special": ("torpor.tensor.special_names", None),
     "utils": ("torpor.nn.utilities", None),
+    "OutOfMemoryError": ("builtins", "MemoryError"),
     "TinyJit": ("torpor.capture", "jit"),
     "dtype": ("torpor.base.dtypes", "DType"),
     "get_default_dtype": ("torpor.tensor.mode", "get_default_dtype"),
@@ -175,7 +178,16 @@ PLACES: Final[dict[str, tuple[str, str | None]]] = {
     **{name: (f"torpor.nn.{name}", None) for name in ("distributions", "func", "optim")},
     **{
         name: (f"torpor.tensor.{name}", None)
-        for name in ("autograd", "cuda", "fft", "linalg", "masked", "testing")
+        for name in (
+            "autograd",
+            "backends",
+            "cuda",
+            "fft",
+            "linalg",
+            "masked",
+            "quasirandom",
+            "testing",
+        )
     },
     **{name: (f"torpor.{name}", None) for name in ("array_api", "device", "nn", "tensor")},
 }

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from torpor import Tensor, nn
+from torpor.base.errors import ShapeError
 from torpor.nn import functional as F
 from torpor.nn import losses
 
@@ -207,3 +208,29 @@ def test_shares_without_an_axis_are_along_the_one_that_pytorch_takes(shape):
         np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-12)
     np.testing.assert_allclose(nn.LogSoftmax()(Tensor(x)).numpy(), np.log(wanted), rtol=1e-12)
     np.testing.assert_allclose(F.softmin(Tensor(-x)).numpy(), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", ["rows", "columns", "width", "stacks"])
+def test_products_of_groups(case):
+    left = {"rows": (8, 8), "width": (4, 8)}.get(case, (3, 4, 8))
+    right = {"columns": (8, 8), "width": (8, 8)}.get(case, (3, 8, 8))
+    a, b = (np.random.default_rng(3).standard_normal(size).astype("f4") for size in (left, right))
+    spans = (0, 2), (2, 2), (2, 7)  # an empty group, and one place in none
+    if case == "stacks":
+        expected = a @ b
+    elif case == "width":
+        expected = np.stack([a[:, i:j] @ b[i:j] for i, j in spans])
+        a[:, 7] = np.nan
+    else:
+        expected = np.zeros((8, 8) if case == "rows" else (4, 8), "f4")
+        for group, (i, j) in enumerate(spans):
+            if case == "rows":
+                expected[i:j] = a[i:j] @ b[group]
+            else:
+                expected[:, i:j] = a[group] @ b[:, i:j]
+    offs = None if case == "stacks" else Tensor([2, 2, 7], dtype="int32")
+    made = F.grouped_mm(Tensor(a), Tensor(b), offs=offs, bias=Tensor(1.0), out_dtype="float64")
+    assert made.dtype.name == "float64"
+    np.testing.assert_allclose(made.numpy(), expected + 1, atol=1e-5)
+    with pytest.raises(ShapeError, match="offs"):
+        F.grouped_mm(Tensor(a), Tensor(b[0] if b.ndim == 3 else b))

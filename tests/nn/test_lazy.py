@@ -52,6 +52,18 @@ def test_lazy_layers_take_formats_and_are_trained():
     assert layer.weight.grad.tolist() == [[1, 1, 1], [1, 1, 1]]
 
 
+def test_lazy_layers_have_no_parameters_until_they_know_their_shapes():
+    layer = nn.LazyConv1d(2, 3)
+    assert isinstance(layer, nn.modules.lazy.LazyModuleMixin) and layer.has_uninitialized_params()
+    assert layer.cls_to_become is nn.Conv1d
+    layer.initialize_parameters(Tensor.ones(1, 4, 8))
+    assert type(layer) is nn.Conv1d and layer.weight.shape == (2, 4, 3)
+    assert not isinstance(layer.weight, nn.parameter.UninitializedParameter)
+    assert not nn.parameter.is_lazy(layer.weight)
+    with pytest.raises(TypeError, match="shape"):
+        nn.parameter.UninitializedParameter()
+
+
 def test_adaptive_softmax_gives_each_class_its_probability():
     layer = nn.AdaptiveLogSoftmaxWithLoss(8, 12, [3, 7], div_value=2.0, head_bias=True)
     shapes = {name: tuple(one.shape) for name, one in layer.state_dict().items()}

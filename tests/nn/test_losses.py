@@ -226,3 +226,21 @@ def test_cross_entropy_as_a_module_takes_arguments_in_either_order():
         assert made(scores, classes).item() == expected.item()
     with pytest.raises(TypeError):
         nn.CrossEntropyLoss(weight, None, 1, None, "mean", 0.1, 0)
+
+
+@pytest.mark.parametrize("more", [(), (2, 3)])
+def test_linear_cross_entropy_as_a_module(more):
+    torch = pytest.importorskip("torch")
+    weight = np.linspace(0.5, 2, 5).astype("f4")
+    options = {"out_features": more, "bias": True, "label_smoothing": 0.1, "ignore_index": 1}
+    theirs = torch.nn.LinearCrossEntropyLoss(4, 5, weight=torch.tensor(weight), **options)
+    ours = nn.LinearCrossEntropyLoss(
+        4, 5, weight=Tensor(weight), **options, device="CPU", dtype="float32"
+    )
+    ours.load_state_dict({name: Tensor(x.numpy()) for name, x in theirs.state_dict().items()})
+    assert [*ours.state_dict()] == [*theirs.state_dict()]
+    x = np.random.default_rng(2).standard_normal((7, 4)).astype("f4")
+    target = np.random.default_rng(2).integers(0, 5, (7, *more))
+    expected = theirs(torch.tensor(x), torch.tensor(target))
+    np.testing.assert_allclose(ours(Tensor(x), Tensor(target)).item(), expected.item(), rtol=1e-5)
+    assert nn.LinearCrossEntropyOptions(batch_chunk_size=2).allow_retain_graph is False

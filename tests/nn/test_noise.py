@@ -1,6 +1,7 @@
 """What is dropped, mixed or taken at random: its distribution, and that nothing else changes."""
 
 import numpy as np
+import pytest
 
 import torpor.nn.functional as F
 from torpor import Tensor
@@ -52,3 +53,11 @@ def test_windows_begin_where_the_sample_says():
     starts = np.floor((np.arange(4) + 0.5) * 8 / 3) - np.floor(0.5 * 8 / 3)
     starts[-1] = 8
     assert made.numpy().ravel().tolist() == (starts + 1).tolist()
+
+
+def test_dropout2d_of_fewer_axes_drops_channels_of_each_row():
+    for shape in ((64, 32), (64, 32, 5)):
+        with pytest.warns(UserWarning, match="second for channels"):
+            made = F.dropout2d(Tensor.ones(*shape), 0.5).numpy().reshape(64, 32, -1)
+        assert (made == made[:, :, :1]).all() and set(made.ravel()) == {0.0, 2.0}
+        assert 0.4 < made.astype(bool).mean() < 0.6

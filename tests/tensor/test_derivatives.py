@@ -55,3 +55,20 @@ def test_products_with_jacobians():
     close(slope.sum().gradient(given)[0], 6 * x * v)
     with pytest.raises(GradientError, match="needs v"):
         functional.vjp(Tensor.exp, X)
+
+
+def test_strict_refuses_what_depends_on_nothing():
+    x, v = Tensor([1.0, 2.0]), Tensor([1.0, 1.0])
+    constant, linear = (lambda x: Tensor([1.0, 1.0])), (lambda x: (x * 3).sum())
+    for run in (
+        lambda: functional.jacobian(constant, x, strict=True),
+        lambda: functional.vjp(constant, x, v, strict=True),
+        lambda: functional.jvp(constant, x, v, strict=True),
+        lambda: functional.hvp(linear, x, v, strict=True),
+        lambda: functional.vhp(linear, x, v, strict=True),
+        lambda: functional.hessian(linear, x, strict=True),
+    ):
+        with pytest.raises(GradientError, match="does not depend on input 0"):
+            run()
+    assert functional.jacobian(Tensor.square, x, strict=True).tolist() == [[2.0, 0.0], [0.0, 4.0]]
+    assert functional.hessian(lambda x: (x**3).sum(), x, strict=True).diagonal().tolist() == [6, 12]

@@ -47,7 +47,8 @@ def test_generalised_eigenvalues(largest):
 def test_bad_arguments():
     a = Tensor.rand(4, 4)
     with pytest.raises(ValueRangeError, match="singular values q is between 0 and 4, not 5"):
-        torpor.svd_lowrank(a, 5)
+        torpor.pca_lowrank(a, 5)
+    assert torpor.svd_lowrank(a, 5).S.shape == (4,), "all that there are, as in PyTorch"
     with pytest.raises(ValueRangeError, match="eigenvalues k is between 1 and 4, not 9"):
         torpor.lobpcg(a, 9)
     with pytest.raises(ValueRangeError, match="'basic' or 'ortho'"):

@@ -334,3 +334,42 @@ def test_what_a_mapped_function_writes_into_its_arguments_is_there():
     c = Tensor.ones(3, 2)
     torpor.vmap(lambda x, c: c.mul_(3).add_(x).sum(), in_dims=(0, 1))(Tensor([0.0, 1.0]), c)
     assert c.tolist() == [[3, 4]] * 3
+
+
+@pytest.mark.parametrize("mode", ["outside", "inside"])
+def test_no_grad_around_and_inside_of_what_is_differentiated(mode):
+    """Around it changes nothing; inside no gradient flows, and tangents do, as in PyTorch."""
+    weight, x, one = torpor.ones(2, requires_grad=True) * 3, Tensor([1.0, 2.0]), torpor.ones(2)
+
+    def function(x):
+        with torpor.set_grad_enabled(mode == "outside"):
+            y = x * x * weight
+        return (x * y).sum()
+
+    slopes = np.array([9.0, 36.0] if mode == "outside" else [3.0, 12.0])
+    with torpor.set_grad_enabled(mode == "inside"):
+        found = (
+            torpor.grad(function)(x), torpor.vjp(function, x)[1](Tensor(1.0))[0],
+            torpor.jacrev(function)(x), torpor.value_and_grad(function)(x)[1],
+        )  # fmt: skip
+        tangents = torpor.jvp(function, (x,), (one,))[1], torpor.jacfwd(function)(x).sum()
+        if mode == "outside":
+            curved = torpor.hessian(function)(x)
+            np.testing.assert_allclose(curved, [[18.0, 0.0], [0.0, 36.0]])
+            assert not any(made.requires_grad for made in (*found, *tangents, curved))
+    for gradient in found:
+        np.testing.assert_allclose(gradient.detach(), slopes)
+    for tangent in tangents:
+        assert tangent.item() == 45.0
+
+
+def test_functions_may_write_to_what_tangents_belong_to():
+    def function(x):
+        x *= 2
+        x[0] = x[1] ** 2
+        return x
+
+    given = Tensor([1.0, 2.0])
+    value, change = torpor.jvp(function, (given,), (Tensor([1.0, 1.0]),))
+    assert (value.tolist(), change.tolist()) == ([16.0, 4.0], [16.0, 2.0])
+    assert given.tolist() == [1.0, 2.0]

@@ -62,10 +62,7 @@ INSTEAD: Final = {
     share_memory share_memory_ pin_memory: to
     compile compiler script: jit
     autocast amp GradScaler: cast("bfloat16") of modules and tensors
-    backends set_float32_matmul_precision get_float32_matmul_precision set_flush_denormal: \
-nothing to choose, as float32 is computed in float32, and the same at each run
-    set_num_threads get_num_threads set_num_interop_threads get_num_interop_threads: \
-Context(THREADS=...)
+    set_num_interop_threads get_num_interop_threads: set_num_threads
     is_inference_mode_enabled: is_grad_enabled
     default_generator: torpor.manual_seed and get_rng_state, or a Generator
     signal: torpor.hann_window and its like
@@ -76,7 +73,6 @@ Context(THREADS=...)
     distributed DataParallel DistributedDataParallel: shard, over devices of one process
     hub: torpor.load, of a file
     onnx: torpor.save, of a state_dict
-    UninitializedParameter UninitializedBuffer: Lazy layers, which have none until they know
     SparseAdam: Adam, as gradients are dense
     set_default_tensor_type: set_default_dtype and set_default_device
     lu_factor lu_solve: torpor.linalg.lu_factor and torpor.linalg.lu_solve

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from torpor.base.errors import GradientError, ShapeError
 from torpor.base.site import Site, gradient_of
+from torpor.graph.bare import following_tangents
 from torpor.graph.branch import CHOSEN, side_gradient
 from torpor.graph.call import call_of, without_calls
 from torpor.graph.elementwise import elementwise
@@ -203,7 +204,7 @@ def _like(walk: _Walk) -> tuple[Hashable, list[UOp]] | None:
         places[node] = len(places)
     ends_at = tuple([places.get(target) for target in walk.targets])
     starts = tuple([place_of(node) for node in (*walk.roots, *walk.seeds)])
-    return (tuple(words), starts, ends_at), [*places]
+    return (tuple(words), starts, ends_at, following_tangents.get()), [*places]
 
 
 def _walked(walk: _Walk, owners: dict[UOp, UOp]) -> list[UOp | None]:

@@ -11,8 +11,9 @@ from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import GradientError
+from torpor.graph.bare import is_passed
 from torpor.graph.elementwise import cast, constant, elementwise
-from torpor.graph.gradient_elementwise import Gradients, like, no_gradient
+from torpor.graph.gradient_elementwise import Gradients, like
 from torpor.graph.movement import expand, flip, pad, permute, reshape, shrink
 from torpor.graph.reduce import copy_to, reduce
 from torpor.graph.sizes import describe
@@ -137,6 +138,11 @@ def multi_gradient(node: UOp, g: UOp) -> Gradients:
     return tuple(pieces)
 
 
+def detach_gradient(node: UOp, g: UOp) -> Gradients:
+    """d detach(x) = 0; where tangents are followed through `no_grad`, dx."""
+    return (g if is_passed(node) else None,)
+
+
 OTHERS: Final = {
     Ops.REDUCE_AXIS: reduce_gradient,
     Ops.CONTIGUOUS: pass_gradient,
@@ -144,5 +150,5 @@ OTHERS: Final = {
     Ops.AFTER: after_gradient,
     Ops.COPY: copy_gradient,
     Ops.MULTI: multi_gradient,
-    Ops.DETACH: no_gradient,
+    Ops.DETACH: detach_gradient,
 }

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from torpor.base.dtypes import dtypes
+from torpor.graph.bare import UNRECORDED
 from torpor.graph.call import Call, Origins
 from torpor.graph.loop import slot
 from torpor.graph.reduce import identity
@@ -52,7 +53,9 @@ def note_computation() -> None:
 def _may_flow(node: UOp) -> bool:
     if node.op is _CALL:
         return bool(node.arg.template.flows)
-    return node.op is Ops.SINK or (node.dtype.is_float and node.op is not Ops.DETACH)
+    return node.op is Ops.SINK or (
+        node.dtype.is_float and (node.op is not Ops.DETACH or node.arg == UNRECORDED)
+    )
 
 
 def described(node: UOp) -> Hashable:

@@ -389,6 +389,42 @@ rrelu_ = _with("rrelu", "rrelu_", "inplace")
 native_channel_shuffle = channel_shuffle  # noqa: F405
 
 
+def grouped_mm(
+    mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
+    out_dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """Products of groups: row t of mat_a[row, width] times mat_b[group, width, column] of the
+    group that it is in, [row, column]. `offs` says where each group ends; rows behind the last give
+    0. Columns of mat_b[width, column] may be grouped likewise, by mat_a[group, row, width], or the
+    width of two matrices, which gives [group, row, column]; two stacks are multiplied one by one.
+
+    Which rows a group has is read by the kernel, so that nothing is compiled anew for others; it
+    multiplies every row by every group's matrix.
+
+    >>> x, weights = Tensor.ones(3, 2), Tensor([[[1.0], [1.0]], [[2.0], [2.0]]])
+    >>> grouped_mm(x, weights, offs=Tensor([1, 3])).tolist()
+    [[2.0], [4.0], [4.0]]
+    """
+    if (offs is None) != (mat_a.ndim == mat_b.ndim == 3) or not {mat_a.ndim, mat_b.ndim} <= {2, 3}:
+        what = "grouped_mm takes two stacks, or a matrix and offs for each that is none"
+        raise located(ShapeError(what), (mat_a, mat_b))
+    if offs is None:
+        made = mat_a.matmul(mat_b)
+    else:
+        split = mat_a.shape[0 if mat_b.ndim == 3 else -1] if mat_a.ndim == 2 else mat_b.shape[-1]
+        ends = offs.reshape(-1, 1)
+        place = Tensor.arange(split, device=mat_a.device)
+        held = (place < ends) & (place >= ends.pad((0, 0, 1, 0))[:-1])  # (group, place)
+        if mat_a.ndim == mat_b.ndim:
+            left, right = (held.unsqueeze(1), mat_a), (held.unsqueeze(2), mat_b)
+            made = choose(*left, 0.0).matmul(choose(*right, 0.0))
+        else:
+            held = held.unsqueeze(2 if mat_a.ndim == 2 else 1)
+            made = choose(held, mat_a.matmul(mat_b), 0.0).sum(0)
+    made = made if bias is None else made + bias
+    return made if out_dtype is None else made.cast(out_dtype)
+
+
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """A convolution along time of input[time, batch, channel] by weight[window, channel, output],
     with bias[output]: [time', batch, output].

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.base.attributes import attribute
 from torpor.tensor import Tensor
 from torpor.tensor.custom import between
-from torpor.tensor.differentiate import flat_tree, map_tree
+from torpor.tensor.tree import flat_tree, map_tree
 
 if TYPE_CHECKING:
     from torpor.nn.module import Module

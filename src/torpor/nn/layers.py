@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import functional, init
-from torpor.nn.layer import Renewable
+from torpor.nn.layer import Layer, Renewable
 from torpor.tensor import Tensor
 
 
@@ -34,6 +36,45 @@ class Bilinear(Renewable):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return functional.bilinear(x, y, self.weight, self.bias)
+
+
+class LinearCrossEntropyOptions(NamedTuple):
+    """In which pieces PyTorch computes a `LinearCrossEntropyLoss`: nothing depends on it here."""
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: str = "auto"
+    acc_dtype: Any = None
+
+
+class LinearCrossEntropyLoss(Layer):
+    """`functional.linear_cross_entropy` with the weights of a layer `linear`, which makes scores of
+    `num_classes`, for each place of `out_features`, of `in_features` numbers.
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self, in_features: int, num_classes: int, *, out_features: Sequence[int] = (),
+        bias: bool = False, reduction: str = "mean", weight: Tensor | None = None,
+        ignore_index: int | None = None, label_smoothing: float = 0.0, options: Any = None,
+    ):  # fmt: skip
+        self.in_features, self.num_classes = in_features, num_classes
+        self.out_features, self.options = tuple(out_features), options
+        self.reduction, self.ignore_index = reduction, ignore_index
+        self.label_smoothing = label_smoothing
+        self.linear = Linear(in_features, num_classes * math.prod(out_features), bias)
+        self.register_buffer("weight", weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        shape, bias = (self.num_classes, *self.out_features), self.linear.bias
+        return functional.linear_cross_entropy(
+            input, self.linear.weight.reshape(*shape, self.in_features), target,
+            linear_bias=None if bias is None else bias.reshape(shape), weight=self.weight,
+            reduction=self.reduction, ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing, options=self.options,
+        )  # fmt: skip
 
 
 class PReLU(Renewable):
@@ -122,4 +163,7 @@ class EmbeddingBag(_Rows):
         )  # fmt: skip
 
 
-__all__ = ["Bilinear", "Embedding", "EmbeddingBag", "Linear", "PReLU"]
+__all__ = [
+    "Bilinear", "Embedding", "EmbeddingBag", "Linear", "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions", "PReLU",
+]  # fmt: skip

@@ -6,8 +6,42 @@ import inspect
 from typing import Any, Final
 
 from torpor.base.attributes import attributes
+from torpor.base.errors import DTypeError
 from torpor.nn import convolution, layers, norms
 from torpor.nn.layer import Layer
+
+
+class LazyModuleMixin:
+    """What layers are that have no parameters until they know how wide their input is."""
+
+    cls_to_become: Any = None
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether they are still to be made: until the layer is called, and is of another class."""
+        return self.cls_to_become is not None
+
+    def initialize_parameters(self, x: Any) -> None:
+        """Become the layer for inputs that are as wide as this one."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it becomes")
+
+
+class _Uninitialized(type):
+    def __call__(cls, *_: Any, **__: Any) -> Any:
+        what = "a lazy layer has no parameters until it knows their shapes; make them where it does"
+        raise DTypeError(f"there are no tensors without a shape: {what}")
+
+
+class UninitializedParameter(metaclass=_Uninitialized):
+    """PyTorch's parameters without a shape: no tensor is one, as lazy layers have none."""
+
+
+class UninitializedBuffer(metaclass=_Uninitialized):
+    """As `UninitializedParameter`, of buffers."""
+
+
+def is_lazy(param: Any) -> bool:
+    """False: every tensor has a shape."""
+    return isinstance(param, UninitializedParameter | UninitializedBuffer)
 
 
 def lazy_of(kind: type[Layer], axis: int, **defaults: Any) -> Any:
@@ -25,18 +59,22 @@ def lazy_of(kind: type[Layer], axis: int, **defaults: Any) -> Any:
         given = bound.kwargs | dict(zip(signature.parameters, bound.args))
         attributes(self).update(_given=defaults | given)
 
-    def forward(self: Any, x: Any, *more: Any) -> Any:
+    def initialize_parameters(self: Any, x: Any) -> None:
         given = attributes(self).pop("_given")
         self.__class__ = kind
         make: Any = kind.__init__
         make(self, x.shape[axis], **{"device": x.device, **given})
+
+    def forward(self: Any, x: Any, *more: Any) -> Any:
+        initialize_parameters(self, x)
         return self.forward(x, *more)
 
     what = f"`{kind.__name__}`, whose `{first.name}` is axis {axis} of the first input."
     members = {
-        "forward": forward, "__doc__": what, "__module__": __name__, "__signature__": signature
+        "forward": forward, "initialize_parameters": initialize_parameters, "__doc__": what,
+        "cls_to_become": kind, "__module__": __name__, "__signature__": signature,
     }  # fmt: skip
-    made: Any = type(f"Lazy{kind.__name__}", (kind,), members)
+    made: Any = type(f"Lazy{kind.__name__}", (LazyModuleMixin, kind), members)
     made.__init__ = begin  # later, so that nobody takes `device` and `dtype` before
     return made
 
@@ -60,4 +98,5 @@ __all__: Final = [
     "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d",
     "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d",
     "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d", "LazyLinear",
+    "UninitializedBuffer", "UninitializedParameter", "is_lazy",
 ]  # fmt: skip

@@ -220,10 +220,10 @@ def gaussian_nll_loss(
 def linear_cross_entropy(
     input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
     weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
+    label_smoothing: float = 0.0, options: Any = None,
 ) -> Tensor:  # fmt: skip
     """`cross_entropy` of `linear`, by weights (classes, ..., in) whose inner axes the target has
-    too.
+    too. `options` say in which pieces PyTorch computes it, and change nothing.
     """
     classes, *inner, width = linear_weight.shape
     logits = input.linear(linear_weight.reshape(-1, width))

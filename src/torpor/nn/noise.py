@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -25,10 +26,14 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
 def _channels(axes: int, shape: str) -> Callable[..., Tensor]:
     def dropped(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         within("dropout's probability", p, 0, 1)
-        if x.ndim not in (axes + 1, axes + 2):
+        batched = axes == 2 and x.ndim in (2, 3)
+        if batched:
+            what = f"dropout2d of {x.ndim} axes takes the second for channels, as PyTorch's"
+            warnings.warn(f"{what}; write dropout1d, or dropout", stacklevel=3)
+        elif x.ndim not in (axes + 1, axes + 2):
             raise ShapeError(f"(batch, channel, {axes} more axes) or without batch, not {x.shape}")
-        lead = x.ndim - axes
-        mask = x.new_ones((*x.shape[:lead], *[1] * axes)).dropout(p, training=training)
+        lead = 2 if batched else x.ndim - axes
+        mask = x.new_ones((*x.shape[:lead], *[1] * (x.ndim - lead))).dropout(p, training=training)
         made = x * mask if training and p else x
         return update(x, made) if inplace else made
 

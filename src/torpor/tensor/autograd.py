@@ -7,6 +7,8 @@ from typing import Any
 from torpor.base.missing import names_of
 from torpor.tensor import derivatives as functional
 from torpor.tensor import forward_ad
+from torpor.tensor import saved as graph
+from torpor.tensor.custom import Context as FunctionCtx
 from torpor.tensor.custom import Function, once_differentiable
 from torpor.tensor.gradcheck import gradcheck, gradgradcheck
 from torpor.tensor.gradients import backward
@@ -22,9 +24,9 @@ from torpor.tensor.mode import (
 from torpor.tensor.transforms import vmap
 
 __all__ = [
-    "Function", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional", "grad",
-    "gradcheck", "gradgradcheck", "inference_mode", "no_grad", "once_differentiable",
-    "set_detect_anomaly", "set_grad_enabled",
+    "Function", "FunctionCtx", "backward", "detect_anomaly", "enable_grad", "forward_ad",
+    "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad",
+    "once_differentiable", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 __getattr__ = names_of("torpor.autograd", lambda: __all__, __name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from torpor.graph import build
 from torpor.ir.uop import UOp
-from torpor.tensor.differentiate import map_tree
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.mode import grad_enabled
+from torpor.tensor.tree import map_tree
 
 
 def checkpoint_sequential(
@@ -42,7 +42,11 @@ def checkpoint(
     function: Callable[..., Any],
     *arguments: Any,
     use_reentrant: bool | None = None,
+    context_fn: Any = None,
     preserve_rng_state: bool = True,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
     **options: Any,
 ) -> Any:
     """`function(*arguments, **options)`; what it computes on the way is not kept for the gradient,
@@ -50,7 +54,7 @@ def checkpoint(
     gradients are the same, random numbers too.
 
     The arguments' tensors, also in lists, tuples and dicts, are kept, and tensors that it reads
-    from elsewhere. `use_reentrant` and `preserve_rng_state` are PyTorch's and change nothing.
+    from elsewhere. What else is given by the names above is PyTorch's and changes nothing.
 
     >>> w = Tensor([2.0, 3.0], requires_grad=True)
     >>> y = checkpoint(lambda x: (x * x).exp(), w)

@@ -206,13 +206,13 @@ class Contraction(Handle):
         self (..., queries, width), key (..., keys, width), value (..., keys, features) give (...,
         queries, features). A mask (broadcast to (..., queries, keys)) of bools is True where a
         query may look, one of floats is added; or with `is_causal` query i looks at keys up to i. A
-        query that the mask lets look nowhere gives 0, as no keys do. With `dropout_p`, weights are
-        dropped with that probability in training. With `enable_gqa` a head of keys and values, axis
-        -3, serves several of queries that follow each other.
+        query that the mask lets look nowhere gives 0, as no keys do. Weights are dropped with the
+        probability `dropout_p`, in training or not. With `enable_gqa` a head of keys and values,
+        axis -3, serves several of queries that follow each other.
         """
         _check_mask(self, attn_mask, is_causal)
         if enable_gqa:
-            key, value = _for_each_head(self, key), _for_each_head(self, value)
+            key, value = for_each_head(self, key), for_each_head(self, value)
         attend = attention if dropout_p else _attention  # what draws does so each time
         return attend(self, key, value, attn_mask, dropout_p, is_causal, scale)
 
@@ -222,7 +222,7 @@ def attention(
     scale: float | None = None,
 ) -> Tensor:  # fmt: skip
     """`scaled_dot_product_attention`, which may have a mask and be causal."""
-    scores, given = _scores(query, key, scale), promote(query.dtype, key.dtype)
+    scores, given = scores_of(query, key, scale), promote(query.dtype, key.dtype)
     if scores.shape[-1] == 0:
         return scores.cast(given).matmul(value)
     if is_causal:
@@ -231,21 +231,30 @@ def attention(
     if mask is not None:
         masked = mask.dtype.kind == "bool"
         scores = mask.where(scores, float("-inf")) if masked else scores + mask
+    return averaged(scores, value, given, mask is not None, dropout)
+
+
+def averaged(
+    scores: Any, value: Any, given: DType, masked: bool = True, dropout: float = 0.0
+) -> Tensor:
+    """softmax(scores) @ value, of queries and keys of the format `given`; where `masked`, a row of
+    scores that are all -inf gives 0.
+    """
     top = scores.amax(-1, keepdim=True).detach()
-    weights = (scores - (top if mask is None else top.eq(-math.inf).where(0, top))).exp()
+    weights = (scores - (top.eq(-math.inf).where(0, top) if masked else top)).exp()
     total = weights.sum(-1, keepdim=True)
-    if mask is not None:  # a row that is masked whole is 0, not 0 / 0
+    if masked:  # not 0 / 0
         total = total.ne(0).where(total, 1)
     if is_narrow(given):  # sums of weights that are not yet divided could overflow
         weights, total = (weights * total.reciprocal()).cast(given), None
-    summed = (weights.dropout(dropout) if dropout else weights).matmul(value)
+    summed = (weights.dropout(dropout, training=True) if dropout else weights).matmul(value)
     return summed if total is None else summed / total
 
 
 _attention: Final = repeated(attention)
 
 
-def _scores(query: Any, key: Any, scale: float | None) -> Any:
+def scores_of(query: Any, key: Any, scale: float | None) -> Any:
     """query @ key.mT * scale, in the format that sums are taken in: there it does not overflow. Of
     bfloat16, whose range is that of float32, the gradient is rounded as PyTorch's is.
     """
@@ -258,7 +267,7 @@ def _scores(query: Any, key: Any, scale: float | None) -> Any:
     return made * factor
 
 
-def _for_each_head(query: Any, shared: Any) -> Any:
+def for_each_head(query: Any, shared: Any) -> Any:
     """Keys or values for each head of the queries, some of which share one."""
     heads, count = query.shape[-3], shared.shape[-3]
     if count == 0 or heads % count:

@@ -12,6 +12,7 @@ from torpor.tensor.random import manual_seed as manual_seed
 _MOST: Final = 64  # devices of one machine
 
 manual_seed_all = manual_seed
+OutOfMemoryError = MemoryError
 
 
 def is_available() -> bool:
@@ -28,13 +29,18 @@ def empty_cache() -> None:
     """Nothing: memory that is free goes back to the system by itself."""
 
 
+def synchronize(device: Any = None) -> None:
+    """Wait until what was computed on the device, CUDA unless named, is there."""
+    Device[str(device or "CUDA")].synchronize()
+
+
 def current_accelerator(check_available: bool = False) -> Any:
     """The device CUDA; None where there is none."""
     return device("CUDA") if is_available() else None
 
 
 __all__ = [
-    "current_accelerator", "device_count", "empty_cache", "is_available", "manual_seed",
-    "manual_seed_all",
+    "OutOfMemoryError", "current_accelerator", "device_count", "empty_cache", "is_available",
+    "manual_seed", "manual_seed_all", "synchronize",
 ]  # fmt: skip
 __getattr__ = names_of("cuda", lambda: __all__)

@@ -6,7 +6,8 @@ import functools
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Final
 
 from torpor.base.errors import DTypeError, GradientError, ShapeError
 from torpor.graph import build
@@ -14,19 +15,24 @@ from torpor.graph.gradient import watched
 from torpor.graph.loop import CUSTOM
 from torpor.ir.uop import UOp
 from torpor.tensor.differentiate import (
+    accumulate,
     accumulated,
     gathered,
     hooks_of_leaf,
     leaf_number,
     note_hooks,
 )
-from torpor.tensor.handle import Handle, derive, located, make, standing_for
+from torpor.tensor.handle import Handle, derive, located, standing_for
 from torpor.tensor.inside import Inside
 from torpor.tensor.mode import grad_enabled, no_grad
 from torpor.tensor.watch import watcher
-from torpor.tensor.write import write
+from torpor.tensor.write import as_it_is, write
 
 Backward = Callable[..., Any]
+# How a tensor that a Function keeps is packed and unpacked, by `saved_tensors_hooks`.
+saving_hooks: Final[ContextVar[tuple[Backward, Backward] | None]] = ContextVar(
+    "saved_tensors_hooks", default=None
+)
 
 
 class _Rule:
@@ -81,8 +87,23 @@ def _fitting(given: Any, shape: Sequence[Any]) -> Any:
         raise located(ShapeError(what), (gradient,)) from None
 
 
-def ruled(backward: Backward, given: Sequence[Any], made: Sequence[Any]) -> list[Any]:
-    """The tensors `made`, whose gradients `backward` turns into those of the tensors `given`."""
+class _Reached:
+    """Notes the number of a result of which a gradient is taken."""
+
+    def __init__(self, numbers: set[int], number: int):
+        self._numbers, self._number = numbers, number
+
+    def __call__(self, g: UOp) -> list[UOp | None]:
+        self._numbers.add(self._number)
+        return [g]
+
+
+def ruled(
+    backward: Backward, given: Sequence[Any], made: Sequence[Any], reached: set[int] | None = None
+) -> list[Any]:
+    """The tensors `made`, whose gradients `backward` turns into those of the tensors `given`.
+    `reached` gets the numbers of those that have one, before `backward` is asked.
+    """
     rule = _Rule(backward, given, made)
     wide = max((t.dtype for t in made), key=lambda dtype: dtype.itemsize)
     packed: Any = made[0].detach().cast(wide).reshape(-1)
@@ -90,7 +111,10 @@ def ruled(backward: Backward, given: Sequence[Any], made: Sequence[Any]) -> list
         packed = packed.cat(*[t.detach().cast(wide).reshape(-1) for t in made[1:]])
     packed = derive(_custom, (packed, *given), rule)
     parts = _apart(packed, rule._made)
-    return [derive(_same, (one.detach(), part)) for one, part in zip(made, parts, strict=True)]
+    pairs = [(one.detach(), part) for one, part in zip(made, parts, strict=True)]
+    if reached is None:
+        return [derive(_same, pair) for pair in pairs]
+    return [derive(_custom, pair, _Reached(reached, n)) for n, pair in enumerate(pairs)]
 
 
 def _custom(value: UOp, *rest: Any) -> UOp:
@@ -111,14 +135,31 @@ class Context:
     """What `forward` leaves for `backward`."""
 
     def __init__(self) -> None:
-        self.saved_tensors: tuple[Any, ...] = ()
         self.needs_input_grad: tuple[bool, ...] = ()
+        self._saved: tuple[Any, ...] = ()
+        self._unpack: Callable[[Any], Any] | None = None
         self._without: set[int] = set()
         self._dirty: set[int] = set()
+        self._materialize = True
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """The tensors that were kept."""
+        if self._unpack is None:
+            return self._saved
+        return tuple([one if one is None else self._unpack(one) for one in self._saved])
+
+    def _keep(self, renewed: dict[int, Any]) -> None:
+        """Keep what the results have become, as `saved_tensors_hooks` say."""
+        self._saved = tuple(renewed.get(id(one), one) for one in self._saved)
+        if (hooks := saving_hooks.get()) is not None:
+            pack, self._unpack = hooks
+            with no_grad():
+                self._saved = tuple([one if one is None else pack(one) for one in self._saved])
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors, which `saved_tensors` gives."""
-        self.saved_tensors = tensors
+        """Keep tensors, or None, which `saved_tensors` gives."""
+        self._saved = tensors
 
     save_for_forward = save_for_backward
 
@@ -133,14 +174,17 @@ class Context:
         self._dirty |= {id(tensor) for tensor in tensors}
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Here the gradient of a result that is not used is always zeros."""
+        """Whether the gradient of a result that is not used is zeros, or else None."""
+        self._materialize = value
 
 
 class Function:
     """Base of functions with a gradient of their own, as PyTorch has them: static methods
     `forward(ctx, *arguments)`, or `forward(*arguments)` beside
     `setup_context(ctx, inputs, output)`, and `backward(ctx, *gradients)`, which gives a gradient
-    for each argument, None for what has none. Called as `TheFunction.apply(*arguments)`.
+    for each argument, None for what has none. Called as `TheFunction.apply(*arguments)`. Inside of
+    `vmap` and where tangents are followed they do for all examples and both directions: a `vmap` or
+    `jvp` that a class has is not asked.
 
     >>> class Clipped(Function):
     ...     @staticmethod
@@ -174,7 +218,7 @@ class Function:
         """The result, with the gradient that `backward` gives."""
         ctx, kind = Context(), vars(Function)["setup_context"]
         ctx.needs_input_grad = tuple(map(_is_smooth, arguments))
-        before = [list(map(_as_it_is, one._parts)) if _is_smooth(one) else [] for one in arguments]
+        before = [list(map(as_it_is, one._parts)) if _is_smooth(one) else [] for one in arguments]
         with no_grad():
             if cls.setup_context is kind.__func__:
                 result = cls.forward(ctx, *arguments)
@@ -200,8 +244,12 @@ class Function:
         def backward(*gradients: Any) -> list[Any]:
             each = iter(gradients)
             known = {n: _joined(shapes[n], each) for n in smooth}
-            all_of_them = [known[n] if n in known else _zeros(one) for n, one in enumerate(shapes)]
-            found = cls.backward(ctx, *all_of_them)
+            if not ctx._materialize:
+                known = {n: known[n] for n in dict.fromkeys(owners[place] for place in reached)}
+                reached.clear()
+            absent = _zeros if ctx._materialize else _nothing
+            every = [known[n] if n in known else absent(one) for n, one in enumerate(shapes)]
+            found = cls.backward(ctx, *every)
             found = found if isinstance(found, tuple | list) else (found,)
             if len(found) < len(arguments) or any(x is not None for x in found[len(arguments) :]):
                 what = f"{cls.__name__}.backward gives {len(found)} gradients"
@@ -212,9 +260,12 @@ class Function:
         dirty = [id(one) in ctx._dirty for one in arguments]
         given = [p for n in asked for p in (before[n] if dirty[n] else arguments[n]._parts)]
         parts = [part for number in smooth for part in results[number]._parts]
-        made = iter(ruled(backward, given, parts) if smooth else [])
+        owners = [number for number in smooth for _ in results[number]._parts]
+        reached: set[int] = set()
+        noting = None if ctx._materialize else reached
+        made = iter(ruled(backward, given, parts, noting) if smooth else [])
         renewed = {id(results[number]): _joined(results[number], made) for number in smooth}
-        ctx.saved_tensors = tuple(renewed.get(id(kept), kept) for kept in ctx.saved_tensors)
+        ctx._keep(renewed)
         for one in arguments:
             if id(one) in ctx._dirty and id(one) in renewed:
                 write(one, renewed.pop(id(one)), of_itself=True)
@@ -245,11 +296,6 @@ def once_differentiable(backward: Backward) -> Backward:
     return once
 
 
-def _as_it_is(tensor: Any) -> Any:
-    """A tensor that no write to this one changes."""
-    return make(tensor._current(), tensor._storage.device, tensor.requires_grad)
-
-
 def _is_smooth(one: Any) -> bool:
     """Whether a gradient may be asked for an argument, now or by `gradient`."""
     return isinstance(one, Handle) and one._parts[0].dtype.is_float
@@ -265,6 +311,10 @@ def _parts_of(gradient: Any, like: Any) -> Sequence[Any]:
     if gradient is None:
         return [None] * len(like._parts)
     return [*_as_gradient(gradient)._parts, None][: len(like._parts)]
+
+
+def _nothing(one: Any) -> None:
+    return None
 
 
 def _zeros(one: Any) -> Any:
@@ -298,7 +348,7 @@ class _Keeper:
     def __call__(self, gradient: Any) -> None:
         tensor = self.kept()
         if tensor is not None:
-            tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+            accumulate(tensor, gradient)
 
 
 def _called(hook: Callable[[Any], Any], leaf: Any) -> Any:  # partials of it are never equal

@@ -1,8 +1,9 @@
 """`torpor.autograd.functional`: derivatives of functions at a place, by PyTorch's names.
 
 `inputs`, `v` and what the function gives are tensors or tuples of them, and so is what comes out.
-Without `create_graph` that has no gradients of its own. `strict`, `vectorize` and `strategy` are
-taken and say nothing: what no output depends on has zeros.
+Without `create_graph` that has no gradients of its own. What no output depends on has zeros; with
+`strict` it is a `GradientError`, and so is a gradient that does not depend on the inputs where it
+is differentiated. `vectorize` says nothing, and neither does an `outer_jacobian_strategy`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,23 @@ Function = Callable[..., Any]
 
 def _tuple(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, tuple | list) else (given,)
+
+
+def _checked(func: Function, strict: bool) -> Function:
+    """The function; `strict`, and what it gives must depend on each of its arguments."""
+    if not strict:
+        return func
+
+    def checked(*arguments: Any) -> Any:
+        made = func(*arguments)
+        for number, one in enumerate(transforms.parts_in(made)):
+            for place, argument in enumerate(arguments):
+                if not transforms.is_made_of(one, [argument]):
+                    what = f"output {number} does not depend on input {place}, and strict is True"
+                    raise GradientError(what)
+        return made
+
+    return checked
 
 
 def _places(inputs: Any) -> Any:
@@ -40,7 +58,7 @@ def jacobian(
 ) -> Any:  # fmt: skip
     """The Jacobian tensor[*output, *input], for each output and each input."""
     follow = transforms.jacfwd if strategy == "forward-mode" else transforms.jacrev
-    return _shown(follow(func, _places(inputs))(*_tuple(inputs)), create_graph)
+    return _shown(follow(_checked(func, strict), _places(inputs))(*_tuple(inputs)), create_graph)
 
 
 def hessian(
@@ -48,14 +66,16 @@ def hessian(
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
     """The second derivatives tensor[*input, *input] of a function that gives one number."""
-    return _shown(transforms.hessian(func, _places(inputs))(*_tuple(inputs)), create_graph)
+    places = _places(inputs)
+    slopes = _checked(transforms.jacrev(_checked(func, strict), places), strict)
+    return _shown(transforms.jacfwd(slopes, places)(*_tuple(inputs)), create_graph)
 
 
 def vjp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """(outputs, v times the Jacobian); v may be left out for one number."""
-    made, pull = transforms.vjp(func, *_tuple(inputs))
+    made, pull = transforms.vjp(_checked(func, strict), *_tuple(inputs))
     if v is None and isinstance(made, Handle) and made.numel() == 1:
         v = made.detach().ones_like()
     if v is None:
@@ -68,7 +88,7 @@ def jvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """(outputs, the Jacobian times v); v may be left out for one number."""
-    made, change = transforms.jvp(func, _tuple(inputs), _directions(inputs, v))
+    made, change = transforms.jvp(_checked(func, strict), _tuple(inputs), _directions(inputs, v))
     return _shown(made, create_graph), _shown(change, create_graph)
 
 
@@ -77,7 +97,7 @@ def hvp(
 ) -> tuple[Any, Any]:
     """(output, the second derivatives times v) of a function that gives one number."""
     given = _tuple(inputs)
-    slope = transforms.grad(func, tuple(range(len(given))))
+    slope = _checked(transforms.grad(func, tuple(range(len(given)))), strict)
     change = transforms.jvp(slope, given, _directions(inputs, v))[1]
     return _shown(func(*given), create_graph), _shown(change, create_graph, inputs)
 

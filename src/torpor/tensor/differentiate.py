@@ -11,6 +11,7 @@ from torpor.base.errors import DTypeError, GradientError, OutOfBoundsError, Shap
 from torpor.base.phases import phase
 from torpor.base.site import decode
 from torpor.graph import build
+from torpor.graph.bare import is_passed
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor, beside
@@ -21,6 +22,7 @@ from torpor.tensor.path import RESTING, Step
 from torpor.tensor.pending import note_detached, note_gradients, wait
 from torpor.tensor.spelling import spelled
 from torpor.tensor.storage import SEVERED, reads_computed, sources_lost
+from torpor.tensor.tree import flat_tree, map_tree
 from torpor.tensor.watch import active, watcher
 from torpor.tensor.write import hand_over
 
@@ -84,7 +86,7 @@ def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
     One leaf can have several nodes: it was written to between uses.
     """
     found: dict[int, list[UOp]] = {}
-    for node in root.toposort(lambda n: n.op is not Ops.DETACH):
+    for node in root.toposort(is_passed):
         if node.op is Ops.LEAF:
             if node.arg == SEVERED:
                 what = "no gradient flows back into a jitted function; take gradients inside it"
@@ -139,7 +141,7 @@ def note_hooks() -> None:
         hooks_now[0] = found
 
 
-def _accumulate(target: Any, made: Any) -> None:
+def accumulate(target: Any, made: Any) -> None:
     """Add to `.grad`, and call those who asked for that. Each of both is differentiable that was
     made to be.
     """
@@ -347,7 +349,7 @@ class Differentiate(Handle):
             for target, node in made:
                 if watching is not None:
                     watching.differentiated(target)
-                _accumulate(target, make(node, target.device, create_graph, depth=1))
+                accumulate(target, make(node, target.device, create_graph, depth=1))
         note_gradients([one.grad for one, _ in made if one.grad is not None])
         wait(self._storage)
         return self  # type: ignore[return-value]
@@ -407,6 +409,22 @@ class Differentiate(Handle):
 
 
 # --- functions ------------------------------------------------------------------------------------
+def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of functions that takes gradients, also inside of `no_grad`: what it gives there
+    has none.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        if grad_enabled():
+            return function(*arguments, **options)
+        with set_grad_enabled(True):
+            made = function(*arguments, **options)
+        return map_tree(lambda one: one.detach() if isinstance(one, Handle) else one, made)
+
+    return wrapped
+
+
 @spelled
 def value_and_grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
@@ -422,6 +440,7 @@ def value_and_grad(
         tip = "; for the gradient of a tensor write loss.gradient(x), or loss.backward() and x.grad"
         raise located(DTypeError(what + tip * isinstance(function, Handle)), (function,))
 
+    @recorded
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -474,20 +493,3 @@ def _fresh_leaf(tensor: Any) -> Any:
     made = make(given._current(), storage.device, given.requires_grad, depth=storage.depth)
     make_leaf(made, collects=False)
     return made
-
-
-def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
-    """`function` of every tensor in lists, tuples and dicts."""
-    if isinstance(tree, dict):
-        return {key: map_tree(function, value) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        parts = [map_tree(function, value) for value in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    return function(tree)
-
-
-def flat_tree(tree: Any) -> list[Any]:
-    """Every tensor in lists, tuples and dicts, in order."""
-    found: list[Any] = []
-    map_tree(found.append, tree)
-    return found

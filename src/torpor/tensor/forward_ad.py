@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from torpor.base.errors import GradientError
 from torpor.base.missing import names_of
-from torpor.tensor.differentiate import depends_on, released
+from torpor.tensor.differentiate import depends_on, recorded, released
 from torpor.tensor.looping import filled
-from torpor.tensor.mode import grad_enabled
-from torpor.tensor.transforms import directions, followed, parts_in, pushed
+from torpor.tensor.transforms import directions, followed, parts_in, pushed, through_no_grad
+from torpor.tensor.write import as_it_is
 
 __all__ = ["UnpackedDualTensor", "dual_level", "make_dual", "unpack_dual"]
 __getattr__ = names_of("torpor.autograd.forward_ad", lambda: __all__)
@@ -54,23 +54,18 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     duals = _level.get()
     if duals is None:
         raise GradientError("make_dual needs a level: with forward_ad.dual_level():")
-    _refuse_no_grad("make_dual")
     dual = followed(tensor)
     duals.append((dual, directions("make_dual", "tangent", dual, tangent)))
-    return dual
+    return as_it_is(dual)
 
 
-def _refuse_no_grad(name: str) -> None:
-    if not grad_enabled():
-        raise GradientError(f"{name} under no_grad: nothing there follows tangents")
-
-
+@recorded
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """The value and the tangent of a tensor, by the tensors of this level that it depends on. What
-    is computed under `no_grad` depends on none.
+    """The value and the tangent of a tensor, by the tensors of this level that it depends on, also
+    of what is computed under `no_grad`.
     """
-    _refuse_no_grad("unpack_dual")
-    duals = [(dual, parts) for dual, parts in _level.get() or () if depends_on(tensor, dual)]
+    with through_no_grad():
+        duals = [(dual, parts) for dual, parts in _level.get() or () if depends_on(tensor, dual)]
     if not duals or not (tensor.dtype.is_float or tensor.is_pair):
         return UnpackedDualTensor(tensor, None)
     inside, tangents = [dual for dual, _ in duals], [part for _, parts in duals for part in parts]

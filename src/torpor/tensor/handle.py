@@ -20,11 +20,12 @@ from torpor.base.promotion import promote, weak_dtype
 from torpor.base.site import Site, decode, here
 from torpor.device import named
 from torpor.graph import build
+from torpor.graph.bare import UNRECORDED
 from torpor.ir.infer import JOINT, Shape, shape_of, shaped
 from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.mode import default_float, grad_enabled
-from torpor.tensor.path import FORWARD, Step, detached, extended, forward
+from torpor.tensor.path import FORWARD, Step, extended, forward, unrecorded
 from torpor.tensor.size import Size
 from torpor.tensor.storage import DEEP, Storage, note_made
 from torpor.tensor.watch import Traced, active, told, watcher
@@ -79,7 +80,7 @@ class Handle:
             what = f"{node.dtype.name} is for keeping numbers; cast them to compute, to int8 say"
             raise located(DTypeError(what), (self,))
         if self.requires_grad and not grad_enabled():
-            return detached(node)
+            return unrecorded(node)
         return node
 
     def _become(self, other: Any) -> None:
@@ -239,7 +240,7 @@ def derive(function: Callable[..., UOp], operands: Sequence[Handle], *arguments:
             if grad_enabled():
                 requires = True
             else:
-                node = detached(node)
+                node = unrecorded(node)
         if storage.device is not device and storage.device != device:
             node = build.copy_to(node, device)
         if storage.depth > depth:
@@ -297,8 +298,8 @@ def _seen(handle: Handle, moved: UOp, path: Step | None) -> Tensor:
         moved = shaped(FORWARD[name](moved, identity), shape_of(moved))
     moved.held = True
     if requires and not grad_enabled():
-        path = Step(path, "detach", None, moved)
-        moved = detached(moved)
+        path = Step(path, "detach", UNRECORDED, moved)
+        moved = unrecorded(moved)
     return make(moved, storage.device, False, storage, path)
 
 
@@ -379,7 +380,7 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
             node = node.cast(weak_dtype(right, dtype, default_float()))
         other = weak_constant(right, node.dtype, shape_of(node))
     if requires and not grad_enabled():
-        node, other, requires = detached(node), detached(other), False
+        node, other, requires = unrecorded(node), unrecorded(other), False
     try:
         made = build.elementwise(op, other, node) if swapped else build.elementwise(op, node, other)
     except TorporError as error:
@@ -406,7 +407,7 @@ def unary(op: Ops, operand: Handle) -> Tensor:
     node = operand._node if operand._stamp == operand._storage.stamp else operand._current()
     requires = operand.requires_grad
     if requires and not grad_enabled():
-        node, requires = detached(node), False
+        node, requires = unrecorded(node), False
     if node.dtype.kind != "float":
         node = operand._operand().cast(default_float())
     storage = operand._storage

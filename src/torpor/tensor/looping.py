@@ -18,13 +18,13 @@ from torpor.ir.infer import Size, shape_of
 from torpor.ir.uop import UOp
 from torpor.ir.variable import is_above
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.differentiate import map_tree
 from torpor.tensor.handle import Handle, common_device, located, make, node_on, render_shape
 from torpor.tensor.host import known_shape
 from torpor.tensor.inside import Branch, Inside, Step, fresh
 from torpor.tensor.mode import grad_enabled, no_grad
 from torpor.tensor.nested import holds_complex
 from torpor.tensor.pending import wait_for_loop
+from torpor.tensor.tree import map_tree
 from torpor.tensor.watch import is_watched, watcher
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from torpor.tensor.tensor import Tensor
 
 
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None = None) -> SVD:
-    """About the `q` largest singular values of matrices (..., n, m), of A - M if that is given, as
-    U[..., n, q], S[..., q] and V[..., m, q]: of a random subspace after `niter` steps of iteration.
-    Halko, Martinsson and Tropp, 2011, arXiv:0909.4061, algorithm 5.1.
+    """About the `q` largest singular values of matrices (..., n, m), of A - M if that is given, or
+    all that there are, as U[..., n, q], S[..., q] and V[..., m, q]: of a random subspace after
+    `niter` steps of iteration. Halko, Martinsson and Tropp, 2011, arXiv:0909.4061, algorithm 5.1.
     """
     a: Any = dense.matrices(A if M is None else A - M, "svd_lowrank", False)
     rows, columns = known_shape(a.shape[-2:])
-    count = min(6, rows, columns) if q is None else q
-    within("the number of singular values q", count, 0, min(rows, columns))
+    within("the number of singular values q", 6 if q is None else q, 0)
+    count = min(6 if q is None else q, rows, columns)
     within("niter", niter, 0)
     basis: Any = Tensor.randn(columns, count, dtype=a.dtype.part, device=a.device)
     for _ in range(niter):
@@ -36,6 +36,8 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     """`svd_lowrank` of rows with their mean taken away if `center`: V has the principal directions,
     S**2 / (n - 1) the variances along them. q is min(6, n, m) unless it is given.
     """
+    most = min(known_shape(A.shape[-2:]))
+    within("the number of singular values q", 0 if q is None else q, 0, most)
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.graph import build
+from torpor.graph.bare import UNRECORDED
 from torpor.ir.infer import Shape, Size, fold_size, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -28,12 +29,17 @@ def detached(node: UOp) -> UOp:
     return UOp(Ops.DETACH, node.dtype, (recall(node) or node,))
 
 
+def unrecorded(node: UOp) -> UOp:
+    """As `detached`, by `no_grad`: tangents flow through it."""
+    return UOp(Ops.DETACH, node.dtype, (recall(node) or node,), UNRECORDED)
+
+
 # `node` moved by one step of a kind.
 FORWARD: Final[dict[str, Callable[[UOp, Any], UOp]]] = {
     "reshape": build.reshape, "permute": build.permute, "expand": build.expand,
     "shrink": build.shrink, "pad": build.pad, "flip": build.flip, "bitcast": build.bitcast,
     "again": build.again, "alias": build.alias, "leaf": _leaf,
-    "detach": lambda node, _: detached(node),
+    "detach": lambda node, arg: (unrecorded if arg == UNRECORDED else detached)(node),
     "stride": lambda node, axis_and_step: build.stride_axis(node, *axis_and_step),
     "window": lambda node, arguments: build.window(node, *arguments),
 }  # fmt: skip

@@ -110,7 +110,7 @@ class Statistics(Handle):
 
     # --- histograms -------------------------------------------------------------------------------
     def histogram(
-        self, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
+        self, bins: Any = 100, *, range: Any = None, weight: Any = None, density: bool = False
     ) -> Histogram:
         """(hist, bin_edges): how many elements, or what `weight` of them, lie in each of `bins`
         equal parts of a range (None: of their own), or between edges that are given; the last part

@@ -5,23 +5,34 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
+from torpor.graph.bare import following_tangents
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.differentiate import _fresh_leaf, grad, map_tree, released, value_and_grad
+from torpor.tensor.differentiate import (
+    _fresh_leaf,
+    grad,
+    recorded,
+    released,
+    value_and_grad,
+)
 from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.inside import Example
 from torpor.tensor.looping import filled, leaves_of, scanned, structure
 from torpor.tensor.random import state_of
 from torpor.tensor.spelling import spell
+from torpor.tensor.tree import map_tree
+from torpor.tensor.write import as_it_is
 
 __all__ = ["grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
 
 Pull = Callable[[list[Any]], Sequence[Any]]
 
 
+@recorded
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """(outputs, vjp_fn) of `f(*primals)`: `vjp_fn(cotangents)` gives a tuple, for each primal the
     cotangents times the Jacobian. All may be tensors, or lists, tuples and dicts of them. With
@@ -34,6 +45,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[An
     inputs, made, aux = _followed(f, primals, has_aux)
     pull = _pull(parts_in(made), parts_in(inputs))
 
+    @recorded
     def vjp_fn(cotangents: Any) -> Any:
         given = pull(directions("vjp", "cotangents", made, cotangents))
         return released(filled(inputs, iter(given)), parts_in(inputs))
@@ -42,6 +54,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[An
     return (outputs, vjp_fn, aux) if has_aux else (outputs, vjp_fn)
 
 
+@recorded
 def jvp(
     f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
 ) -> tuple[Any, ...]:
@@ -156,7 +169,7 @@ def vmap(
             given = (leaf if place is None else next(mine) for leaf, place in each)
             made = f(*filled(arguments, given), **options)
             whole = isinstance(out_dims, int)
-            mapped[:] = [whole or _is_made_of(one, row) for one in parts_in(made)]
+            mapped[:] = [whole or is_made_of(one, row) for one in parts_in(made)]
             written[:] = [n for n, one in enumerate(row) if _values(one) != before[n]]
             return carry, (made, [row[number].clone() for number in written])
 
@@ -217,7 +230,7 @@ def _without_draws(f: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _is_made_of(value: Any, rows: Sequence[Any]) -> bool:
+def is_made_of(value: Any, rows: Sequence[Any]) -> bool:
     """Whether a value depends on one of the rows."""
     nodes = {part._current() for row in rows for part in row._parts}
     return any(not nodes.isdisjoint(one._current().toposort()) for one in as_tensor(value)._parts)
@@ -232,7 +245,7 @@ def _values(one: Any) -> list[Any]:
 def _followed(f: Callable[..., Any], primals: Any, has_aux: bool) -> tuple[Any, Any, Any]:
     """The primals as leaves of their own, what `f` gives for them, and what it gives beside."""
     inputs = map_tree(followed, primals)
-    result = f(*inputs)
+    result = f(*map_tree(as_it_is, inputs))
     made, aux = result if has_aux else (result, None)
     return inputs, map_tree(as_tensor, made), aux
 
@@ -279,13 +292,24 @@ def pushed(outs: list[Any], ins: list[Any]) -> Pull:
     derivative for u of the sum of gradient(u) * tangent is what the tangents do to the outputs.
     """
     seeds = [_fresh_leaf(out.detach().zeros_like()) for out in outs]
-    pulled = _pull(outs, ins)(seeds)
+    with through_no_grad():
+        pulled = _pull(outs, ins)(seeds)
 
     def push(tangents: list[Any]) -> Sequence[Any]:
         products = [(g * t.cast(g.dtype)).sum() for g, t in zip(pulled, tangents, strict=True)]
         return gradients_of(products, seeds, create_graph=True, materialize_grads=True)
 
     return push
+
+
+@contextmanager
+def through_no_grad() -> Iterator[None]:
+    """Inside, what is computed under `no_grad` depends on what it is made of."""
+    token = following_tangents.set(True)
+    try:
+        yield
+    finally:
+        following_tangents.reset(token)
 
 
 def _bases(tensors: list[Any]) -> Iterator[Any]:
@@ -307,6 +331,7 @@ def _jacobian(
 ) -> Callable[..., Any]:  # fmt: skip
     """A function that gives the blocks of a Jacobian, of outputs (rows) and inputs, as trees."""
 
+    @recorded
     @functools.wraps(f)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)

@@ -23,6 +23,7 @@ from torpor.tensor.handle import (
     apart,
     as_scalar,
     located,
+    make,
     node_on,
     renamed,
     render_shape,
@@ -30,7 +31,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.host import known_shape, memory_of
 from torpor.tensor.mode import grad_enabled
-from torpor.tensor.path import backward, detached
+from torpor.tensor.path import backward, detached, unrecorded
 from torpor.tensor.pending import compute_waiting, is_waiting, wait
 from torpor.tensor.storage import MOST_WRITES, WRITE, Storage, remember, without_known
 from torpor.tensor.watch import active, is_watched, watcher
@@ -71,7 +72,7 @@ def write(target: Handle, value: Any, of_itself: bool = False) -> None:
         if storage.requires:  # the gradient goes on to what the tensor was made of
             moved = build.function(detached(moved), (storage.base,), "same")
         elif requires:
-            moved = detached(moved)
+            moved = unrecorded(moved)
         requires = storage.requires
     elif storage.requires:
         requires = True
@@ -95,6 +96,14 @@ def is_long(storage: Storage) -> bool:
     other places, so that its graphs of several writes hardly ever recur, any.
     """
     return storage.depth >= MOST_WRITES * WRITE or pipeline().is_restless()
+
+
+def as_it_is(tensor: Any) -> Any:
+    """Another tensor of this value: neither changes by writes to the other."""
+    if tensor.is_pair:
+        return tensor.by_parts(as_it_is)
+    node = build.alias(tensor._current(), build.identity())
+    return make(node, tensor._storage.device, tensor.requires_grad)
 
 
 def hand_over(target: Handle, made: Handle) -> None:

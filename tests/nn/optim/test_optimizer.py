@@ -158,9 +158,9 @@ def test_defaults_are_pytorchs():
     assert decoupled.param_groups[0]["weight_decay"] == 0.01
 
 
-def test_the_learning_rate_changes_and_shared_parameters_move_once():
+def test_the_learning_rate_changes():
     parameter = Tensor([1.0], requires_grad=True)
-    optimiser = nn.optim.SGD([parameter, parameter], lr=0.5)
+    optimiser = nn.optim.SGD([parameter], lr=0.5)
     steps = np.ones((1, 1))
     assert run(optimiser, parameter, steps).tolist() == [[0.5]]
     optimiser.lr = 0.25
@@ -171,6 +171,41 @@ def test_the_learning_rate_changes_and_shared_parameters_move_once():
     for wrong in (lambda: nn.optim.SGD([]), lambda: nn.optim.SGD([parameter], lr=-1.0)):
         with pytest.raises(ValueError, match=r"parameters|lr is between"):
             wrong()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad"])
+def test_a_parameter_that_a_group_has_twice_makes_two_steps(name):
+    torch = pytest.importorskip("torch")
+    found = []
+    for library in (torch, torpor):
+        twice, once = (library.ones(2, requires_grad=True) for _ in range(2))
+        with pytest.warns(UserWarning, match=r"duplicate|several times"):
+            optimiser = getattr(library.optim, name)([twice, once, twice], lr=0.1)
+        for _ in range(2):
+            optimiser.zero_grad()
+            (twice.square().sum() + once.square().sum()).backward()
+            optimiser.step()
+        state = optimiser.state_dict()
+        numbers = [group["params"] for group in state["param_groups"]]
+        found.append((twice.tolist(), once.tolist(), numbers, sorted(state["state"])))
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-6)
+    np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-6)
+    assert found[1][2:] == found[0][2:]
+
+
+def test_names_of_parameters_are_kept_in_groups_and_state():
+    model = nn.Linear(2, 2)
+    optimiser = nn.optim.Adam(model.named_parameters())
+    assert optimiser.param_groups[0]["param_names"] == ["weight", "bias"]
+    state = optimiser.state_dict()
+    assert state["param_groups"][0]["param_names"] == ["weight", "bias"]
+    plain = nn.optim.Adam(nn.Linear(2, 2).parameters())
+    plain.load_state_dict(state)
+    assert plain.param_groups[0]["param_names"] == ["weight", "bias"]
+    with pytest.raises(ValueError, match="names"):
+        nn.optim.SGD([("weight", model.weight), model.bias])
+    with pytest.raises(ValueError, match="names"):
+        optimiser.add_param_group({"params": nn.Linear(1, 1).parameters()})
 
 
 def test_a_step_computes_running_statistics_along_with_the_update():

@@ -15,9 +15,9 @@ from torpor.nn.data.datasets import IterableDataset
 from torpor.nn.data.samplers import BatchSampler, RandomSampler, SequentialSampler
 from torpor.nn.data.workers import Task, Workers, fetched
 from torpor.tensor import Generator, Tensor
-from torpor.tensor.differentiate import map_tree
 from torpor.tensor.random import take_draws
 from torpor.tensor.spelling import within
+from torpor.tensor.tree import map_tree
 
 REFRESHED: Final = 0.1  # seconds between two pictures of a progress bar, a choice
 

@@ -19,7 +19,7 @@ import numpy as np
 from torpor.base.errors import TorporError
 from torpor.nn.data.datasets import IterableDataset
 from torpor.tensor import Tensor, manual_seed
-from torpor.tensor.differentiate import map_tree
+from torpor.tensor.tree import map_tree
 
 
 class WorkerError(TorporError, RuntimeError):

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from torpor.base.errors import ValueRangeError
-from torpor.nn.optim.optimizer import Optimizer, filled_like
+from torpor.nn.optim.kept import filled_like
+from torpor.nn.optim.optimizer import Optimizer
 from torpor.tensor import Tensor
 
 

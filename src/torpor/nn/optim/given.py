@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,18 +18,40 @@ def groups_of(params: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
         what = f"takes a sequence of parameters, not {type(params).__name__}; write [parameter]"
         raise DTypeError(f"an optimiser {what}")
     given = list(params)
-    plain = not all(isinstance(one, Mapping) for one in given)
+    plain = not given or not all(isinstance(one, Mapping) for one in given)
     yield from [{"params": given}] if plain else given
 
 
-def each_once(params: Any) -> list[Tensor]:
-    """The real tensors that the parameters are made of, each once."""
-    given = [params] if isinstance(params, Tensor) else list(params)
-    return list({id(one): one for each in given for one in _checked(each)}.values())
+def parameters_of(group: Mapping[str, Any], whole: bool = False) -> dict[str, Any]:
+    """A group with a list of its parameters: the real tensors that they are made of, or `whole`.
+    Pairs of a name and a parameter leave the names in "param_names", one for each of those.
+    """
+    given = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+    named = [one for one in given if isinstance(one, tuple) and len(one) == 2]
+    if named and len(named) < len(given):
+        raise ValueRangeError("either all parameters have names, or none has")
+    tensors = [one[1] for one in named] or given
+    parts = [[one] if whole else _checked(one) for one in tensors]
+    made = {**group, "params": [part for each in parts for part in each]}
+    if len({id(one) for one in made["params"]}) < len(made["params"]):
+        what = "a group has a parameter several times, which makes as many steps at once"
+        warnings.warn(what, stacklevel=2)
+    if named:
+        pairs = zip(named, parts, strict=True)
+        made["param_names"] = [name for (name, _), each in pairs for _ in each]
+    return made
 
 
-def _checked(given: Any) -> Sequence[Tensor]:
-    parameter = given[1] if isinstance(given, tuple) and len(given) == 2 else given
+def check_apart(params: Iterable[Any], groups: Sequence[Mapping[str, Any]], named: bool) -> None:
+    """Raise where one of the parameters is in these groups, or only some groups have names."""
+    others = {id(one) for group in groups for one in group["params"]}
+    if any(id(one) in others for one in params):
+        raise ValueRangeError("a parameter is in two groups")
+    if any(("param_names" in group) is not named for group in groups):
+        raise ValueRangeError("either the parameters of all groups have names, or none has")
+
+
+def _checked(parameter: Any) -> Sequence[Tensor]:
     if not isinstance(parameter, Tensor):
         raise DTypeError(f"an optimiser takes tensors, not {type(parameter).__name__}")
     parts: Sequence[Tensor] = parameter._parts

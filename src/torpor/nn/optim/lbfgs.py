@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -93,14 +94,17 @@ class LBFGS(Optimizer):
         self._loss, self._calls = loss, self._calls + calls
         return given
 
-    @property
-    def state(self) -> dict[Tensor, Any]:
-        """What is kept, all of it beside the first parameter, by PyTorch's names."""
-        if self._before is None or self._direction is None:
-            return {}
+    def kept_parameters(self) -> list[Tensor]:
+        """The first parameter, beside which all is kept, once there is something."""
+        return [] if self._before is None or self._direction is None else self.params[:1]
+
+    def kept_of(self, parameter: Tensor) -> Any:
+        """What is kept, by PyTorch's names."""
+        if self._before is None or self._direction is None or parameter is not self.params[0]:
+            raise KeyError(parameter)
         curved = [float(changed @ moved) for moved, changed in self.history]
         last = self.history[-1][1] if self.history else None
-        return {self.params[0]: {
+        return MappingProxyType({
             "func_evals": self._calls, "n_iter": self._iterations,
             "d": Tensor(self._direction), "t": self._length,
             "old_dirs": [Tensor(changed) for _, changed in self.history],
@@ -108,17 +112,33 @@ class LBFGS(Optimizer):
             "ro": [Tensor(1 / one) for one in curved],
             "H_diag": Tensor(1.0 if last is None else curved[-1] / float(last @ last)),
             "prev_flat_grad": Tensor(self._before), "prev_loss": self._loss,
-        }}  # fmt: skip
+        })  # fmt: skip
+
+    def keep(self, parameter: Tensor, values: Mapping[str, Any]) -> None:
+        """Have this kept."""
+        self._take_over(self._read(values), values)
+
+    def forget(self, parameter: Tensor) -> None:
+        """Begin anew; a `KeyError` if nothing is kept of this parameter."""
+        self.kept_of(parameter)
+        self._take_over({}, {})
 
     @with_hooks
     def state_dict(self) -> dict[str, Any]:
         """What is kept, under 0, and the group, as PyTorch lays them out."""
-        return {**super().state_dict(), "state": dict(enumerate(self.state.values()))}
+        kept = [dict(one) for one in self.state.values()]
+        return {**super().state_dict(), "state": dict(enumerate(kept))}
 
     @with_hooks
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave, here or in PyTorch, for as many numbers."""
         kept = dict(state_dict["state"].get(0, {})) if "state" in state_dict else {}
+        read = self._read(kept)
+        super().load_state_dict(state_dict)
+        self._take_over(read, kept)
+
+    def _read(self, kept: Mapping[str, Any]) -> dict[str, list[Vector]]:
+        """The vectors of a state, all as long as the parameters."""
         read = {
             name: [_vector(one) for one in kept.get(name) or ()]
             for name in ("old_stps", "old_dirs")
@@ -127,9 +147,12 @@ class LBFGS(Optimizer):
         size = sum(one.numel() for one in self.params)
         if wrong := [one.size for many in read.values() for one in many if one.size != size]:
             raise ShapeError(f"what is kept is of {wrong[0]} numbers, the parameters have {size}")
-        super().load_state_dict(state_dict)
-        self.history = list(zip(read["old_stps"], read["old_dirs"], strict=True))
-        self._direction, self._before = read["last"] or (None, None)
+        return read
+
+    def _take_over(self, read: Mapping[str, list[Vector]], kept: Mapping[str, Any]) -> None:
+        pairs = zip(read.get("old_stps", ()), read.get("old_dirs", ()), strict=True)
+        self.history = list(pairs)
+        self._direction, self._before = read.get("last") or (None, None)
         self._length, self._loss = float(kept.get("t", 0.0)), float(kept.get("prev_loss", 0.0))
         self._iterations, self._calls = kept.get("n_iter", 0), kept.get("func_evals", 0)
 

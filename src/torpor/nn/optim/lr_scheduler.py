@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torpor.base.errors import DTypeError, ValueRangeError
-from torpor.nn.optim.optimizer import REQUIRED, Group, Optimizer
+from torpor.nn.optim.groups import Group
+from torpor.nn.optim.optimizer import REQUIRED, Optimizer
 from torpor.nn.optim.schedule import LRScheduler, check_optimiser, check_schedules
 from torpor.tensor.spelling import within
 

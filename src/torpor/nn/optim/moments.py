@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from torpor.nn.optim.descent import decayed
-from torpor.nn.optim.optimizer import Optimizer, filled_like, one_less_power
+from torpor.nn.optim.kept import filled_like
+from torpor.nn.optim.optimizer import Optimizer, one_less_power
 from torpor.tensor import Tensor
 from torpor.tensor.spelling import within
 

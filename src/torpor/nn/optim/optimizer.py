@@ -12,19 +12,26 @@ import functools
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import DType
 from torpor.base.errors import DTypeError, GradientError, ShapeError, StateError, ValueRangeError
 from torpor.base.missing import did_you_mean
-from torpor.base.unseen import Unseen
 from torpor.graph.bare import UNSEEN
-from torpor.nn.optim.given import a_number, by_number, check_betas, each_once, groups_of, numbers_of
+from torpor.nn.optim.given import (
+    a_number,
+    by_number,
+    check_apart,
+    check_betas,
+    groups_of,
+    numbers_of,
+    parameters_of,
+)
+from torpor.nn.optim.groups import Group, Settings
 from torpor.nn.optim.hooked import Hooked, with_hooks
+from torpor.nn.optim.kept import Count, Kept, State, filled_like, fitting
 from torpor.nn.optim.written import begin_written
 from torpor.tensor import Tensor, enable_grad, no_grad
 from torpor.tensor.gradients import clear_gradients, forget_gradients
@@ -55,107 +62,6 @@ def signature_of(
     taken = [inspect.Parameter(name, either, default=value) for name, value in options.items()]
     taken += [inspect.Parameter(name, kind, default=value) for name, value in named.items()]
     return inspect.Signature(taken)
-
-
-class Settings:
-    """What steps read of a group: parameters, numbers that stay as they were given, and in tensors
-    the rate and the numbers that have been set since. Steps do not read the group itself, which a
-    jitted step would be guarded by.
-    """
-
-    def __init__(self, options: Mapping[str, Any]):
-        self.params: list[Tensor] = options["params"]
-        named = (_parts(k, v) for k, v in options.items() if k not in ("params", "lr"))
-        self.fixed = {key: part for parts in named for key, part in parts}
-        self.rate, self.live = self.scalar(options["lr"]), dict[str, Tensor]()
-
-    def scalar(self, value: float) -> Tensor:
-        """A number beside the parameters, in the widest format of their steps."""
-        wide = {wide_dtype(parameter.dtype) for parameter in self.params}
-        dtype = dtypes.float64 if dtypes.float64 in wide else dtypes.float32
-        return Tensor(value, dtype=dtype, device=self.params[0].device).realize()
-
-    def change(self, key: str, value: Any) -> None:
-        """Set a number where it lives; what is none, or was none, is written down again."""
-        if type(value) not in (int, float) or type(self.fixed[key]) not in (int, float):
-            self.fixed[key] = value
-        elif key in self.live:
-            self.live[key].assign(self.scalar(value))
-        else:
-            self.live[key] = self.scalar(value)
-
-    def numbers(self, dtype: DType) -> dict[str, Any]:
-        """The hyperparameters beside the rate, as rules take them."""
-        live = {name: value.cast(dtype) for name, value in self.live.items()}
-        return {name: v for name, v in (self.fixed | live).items() if name != "maximize"}
-
-
-class Group(MutableMapping[str, Any]):
-    """Parameters with their hyperparameters by name, which may be set at any time. `lr` is held in
-    a tensor, and so is each other number from when it is set for the first time: setting it then
-    compiles nothing, and reaches jitted steps.
-    """
-
-    def __init__(self, settings: Settings, options: Mapping[str, Any]):
-        self._settings, self._unseen = settings, Unseen(options)
-
-    def __getitem__(self, name: str) -> Any:
-        return self._unseen.values[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name == "params":
-            raise ValueRangeError("a group keeps its parameters; see add_param_group")
-        if name == "lr":
-            value = a_number(name, value)
-            self._settings.rate.assign(self._settings.scalar(value))
-        elif name in self._unseen.values:
-            before = dict(_parts(name, self._unseen.values[name]))
-            for key, part in _parts(name, value):
-                if key in self._settings.fixed and part != before[key]:
-                    self._settings.change(key, part)
-        self._unseen.values[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        if name == "initial_lr":  # a schedule's, and not of the steps
-            del self._unseen.values[name]
-            return
-        raise ValueRangeError(f"a group keeps its {name}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._unseen.values)
-
-    def __len__(self) -> int:
-        return len(self._unseen.values)
-
-    def __repr__(self) -> str:
-        return repr(self._unseen.values)
-
-    def copy(self) -> dict[str, Any]:
-        """A dictionary of it: setting its values changes no step."""
-        return dict(self)
-
-
-def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A hyperparameter by its name, and each part of a tuple by its place."""
-    if isinstance(value, tuple | list):
-        yield from ((f"{name}_{place}", part) for place, part in enumerate(value))
-    else:
-        yield name, value
-
-
-class Count:
-    """Steps of parameters that have made the same number, and numbers that follow from it. Those
-    whose names begin with an underscore are computed at each step, and not part of a saved state.
-    """
-
-    def __init__(self, settings: Settings, values: Mapping[str, float]):
-        self.values = {name: settings.scalar(value) for name, value in values.items()}
-
-    def copy(self, settings: Settings) -> Count:
-        made = Count(settings, dict.fromkeys(self.values, 0.0))
-        for name, value in self.values.items():
-            made.values[name].assign(value)
-        return made
 
 
 class Optimizer(Hooked):
@@ -194,37 +100,32 @@ class Optimizer(Hooked):
             raise GradientError("no gradient flows through steps; write them with torpor.func")
         self.param_groups: list[Group] = []
         self._settings: list[Settings] = []
-        self._kept: dict[int, dict[str, Tensor]] = {}
-        self._counts: dict[int, Count] = {}
+        self._kept: dict[int, Kept] = {}
         for group in groups_of(bound.arguments["params"]):
             self.add_param_group(group)
-        if not self.param_groups:
-            raise ShapeError(f"{type(self).__name__} got no parameters")
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """More parameters: `{"params": [...], name: value, ...}`; what is not named is as in the
-        other groups. Names of no option are kept, as a group's "name", but for near misses.
+        other groups. Names of no option are kept, as a group's "name", but for near misses. Pairs
+        of a name and a parameter (`named_parameters()`) leave the names in "param_names".
         """
         if not isinstance(param_group, Mapping):
             raise DTypeError(f"a group is a dictionary with 'params', not {param_group!r}")
-        options = self.defaults | dict(param_group)
-        known = {*self.defaults, "params", "initial_lr"}
+        options = parameters_of(self.defaults | dict(param_group))
+        known = {*self.defaults, "params", "param_names", "initial_lr"}
         for name in options.keys() - known:
             if tip := did_you_mean(name, known):
                 raise ValueRangeError(f"{type(self).__name__} has no option {name!r}{tip}")
-        options["params"] = each_once(options["params"])
         options["lr"] = a_number("lr", options["lr"])
         if not options["params"]:
             raise ShapeError(f"{type(self).__name__} got no parameters")
-        mine = {id(parameter) for parameter in self.params}
-        if any(id(parameter) in mine for parameter in options["params"]):
-            raise ValueRangeError("a parameter is in two groups")
+        check_apart(options["params"], self.param_groups, "param_names" in options)
         own = {name: value for name, value in options.items() if name in known}
         self.check(own)
         settings = Settings(own)
         self._settings.append(settings)
         self.param_groups.append(Group(settings, options))
-        self._begin(settings, own)
+        self._begin(self.param_groups[-1], settings, settings.params)
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Refuse hyperparameters that make no sense."""
@@ -236,14 +137,28 @@ class Optimizer(Hooked):
         if "betas" in options:
             check_betas(options["betas"])
 
-    def _begin(self, settings: Settings, options: Mapping[str, Any]) -> None:
+    def _begin(self, group: Group, settings: Settings, parameters: Sequence[Tensor]) -> None:
         """Have parameters and what is kept of them computed, all together."""
-        count, made = Count(settings, self.counted), list(settings.params)
-        for parameter in settings.params:
-            self._kept[id(parameter)] = self.initial(parameter, options)
-            self._counts[id(parameter)] = count
-            made += self._kept[id(parameter)].values()
-        made[0].realize(*made[1:])
+        count, made = Count(settings, self.counted), list(parameters)
+        for parameter in parameters:
+            kept = Kept(parameter, self.initial(parameter, group), count)
+            self._kept[id(parameter)] = kept
+            made += kept.slots.values()
+        if not is_watched():
+            made[0].realize(*made[1:])
+
+    def _begin_others(self) -> None:
+        """Begin with parameters that a group has been given since, or whose state has gone."""
+        for group, settings in zip(self.param_groups, self._settings, strict=True):
+            if new := [one for one in settings.params if not self._has_kept(one)]:
+                self._begin(group, settings, new)
+            for parameter in settings.params:
+                if (kept := self._kept[id(parameter)]).is_new:
+                    kept.check(self.initial(parameter, group))
+
+    def _has_kept(self, parameter: Tensor) -> bool:
+        kept = self._kept.get(id(parameter))
+        return kept is not None and kept.parameter is parameter
 
     def initial(self, parameter: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
         """What is kept of a parameter before its first step."""
@@ -252,7 +167,7 @@ class Optimizer(Hooked):
 
     @property
     def params(self) -> list[Tensor]:
-        """All parameters, once each."""
+        """All parameters, one that a group has several times as often."""
         return [parameter for settings in self._settings for parameter in settings.params]
 
     @property
@@ -266,21 +181,48 @@ class Optimizer(Hooked):
             group["lr"] = value
 
     @property
-    def state(self) -> dict[Tensor, dict[str, Tensor]]:
-        """What is kept, by parameter and name."""
-        return {parameter: self._state_of(parameter) for parameter in self.params}
+    def state(self) -> State:
+        """What is kept, by parameter and name: a dictionary of dictionaries, which may be set."""
+        return State(self)
 
-    def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
-        counted = self._counts[id(parameter)].values
-        shown = {name: value for name, value in counted.items() if not name.startswith("_")}
-        return shown | self._kept[id(parameter)]
+    @state.setter
+    def state(self, value: Mapping[Tensor, Mapping[str, Any]]) -> None:
+        given = {**value}
+        self.state.clear()
+        self.state.update(given)
+
+    def kept_parameters(self) -> list[Tensor]:
+        """The parameters of which something is kept."""
+        return [kept.parameter for kept in self._kept.values()]
+
+    def kept_of(self, parameter: Tensor) -> Kept:
+        """What is kept of a parameter; a `KeyError` for what is none."""
+        if not self._has_kept(parameter) and any(one is parameter for one in self.params):
+            self._begin_others()
+        if not self._has_kept(parameter):
+            raise KeyError(parameter)
+        return self._kept[id(parameter)]
+
+    def keep(self, parameter: Tensor, values: Mapping[str, Any]) -> None:
+        """Have this kept of a parameter: what was kept of another one, or values by name."""
+        if isinstance(values, Kept):
+            self._kept[id(parameter)] = values.given_to(parameter)
+        else:
+            self._kept.pop(id(parameter), None)
+            self.kept_of(parameter).update(values)
+
+    def forget(self, parameter: Tensor) -> None:
+        """Have what is kept of a parameter begin anew; a `KeyError` if nothing is."""
+        if not self._has_kept(parameter):
+            raise KeyError(parameter)
+        del self._kept[id(parameter)]
 
     def tensors(self) -> list[Tensor]:
         """All that a step changes: parameters and what is kept."""
-        kept = [one for kept in self._kept.values() for one in kept.values()]
-        counts = {id(count): count for count in self._counts.values()}
+        kept = [self._kept[id(one)] for one in self.params]
+        counts = {id(one.count): one.count for one in kept}
         counted = [one for count in counts.values() for one in count.values.values()]
-        return [*self.params, *kept, *counted]
+        return [*self.params, *(one for own in kept for one in own.slots.values()), *counted]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or with `set_to_none=False` make zeros of them."""
@@ -301,6 +243,7 @@ class Optimizer(Hooked):
                 loss = closure()
         if all(parameter.grad is None for parameter in self.params):
             return loss
+        self._begin_others()
         with restored_on_failure(self.tensors()):
             changed = self.schedule_step()
             if not is_watched():
@@ -312,19 +255,27 @@ class Optimizer(Hooked):
         with no_grad():
             for settings in self._settings:
                 moving = [one for one in settings.params if one.grad is not None]
-                self._advance(settings, moving)
-                alike = dict[tuple[int, int, int], list[Tensor]]()  # counted and kept alike
-                # A value that several of them are goes through a step of each, one by one.
-                met = Counter[tuple[int, Any]]()
-                for parameter in moving:
-                    count, kept = self._counts[id(parameter)], self._kept[id(parameter)]
-                    node = parameter._parts[0]._current().below(UNSEEN)
-                    value = id(parameter._parts[0]._storage), node
-                    alike.setdefault((id(count), len(kept), met[value]), []).append(parameter)
-                    met[value] += 1
-                for parameters in alike.values():
-                    self._update(settings, parameters)
+                while moving:  # more than once if the group has some of them several times
+                    once = list({id(one): one for one in moving}.values())
+                    left = Counter(map(id, moving)) - Counter(map(id, once))
+                    moving = [one for one in once for _ in range(left[id(one)])]
+                    self._step_once(settings, once)
         return self.tensors()
+
+    def _step_once(self, settings: Settings, moving: Sequence[Tensor]) -> None:
+        """A step of parameters of a group."""
+        self._advance(settings, moving)
+        alike = dict[tuple[int, int, int], list[Tensor]]()  # counted and kept alike
+        # A value that several of them are goes through a step of each, one by one.
+        met = Counter[tuple[int, Any]]()
+        for parameter in moving:
+            kept = self._kept[id(parameter)]
+            node = parameter._parts[0]._current().below(UNSEEN)
+            value = id(parameter._parts[0]._storage), node
+            alike.setdefault((id(kept.count), len(kept.slots), met[value]), []).append(parameter)
+            met[value] += 1
+        for parameters in alike.values():
+            self._update(settings, parameters)
 
     def _advance(self, settings: Settings, moving: Sequence[Tensor]) -> None:
         """Count the step of the parameters that make it. Those that stay behind keep a count of
@@ -333,15 +284,15 @@ class Optimizer(Hooked):
         if not self.counted:
             return
         names = {id(parameter) for parameter in moving}
-        staying = [one for one in settings.params if id(one) not in names]
-        ahead = {id(self._counts[name]): self._counts[name] for name in names}
+        staying = [self._kept[id(one)] for one in settings.params if id(one) not in names]
+        counts = [self._kept[name].count for name in names]
+        ahead = {id(count): count for count in counts}
         apart = dict[int, Count]()
-        for parameter in staying:
-            count = self._counts[id(parameter)]
-            if id(count) in ahead:
-                if id(count) not in apart:
-                    apart[id(count)] = count.copy(settings)
-                self._counts[id(parameter)] = apart[id(count)]
+        for kept in staying:
+            if (shared := id(kept.count)) in ahead:
+                if shared not in apart:
+                    apart[shared] = kept.count.copy()
+                kept.count = apart[shared]
         for count in ahead.values():
             made = self.count(count.values, settings.rate, settings.numbers(settings.rate.dtype))
             for name, value in made.items():
@@ -355,8 +306,8 @@ class Optimizer(Hooked):
 
     def _update(self, settings: Settings, parameters: Sequence[Tensor]) -> None:
         """A step of parameters that have made the same number of them."""
-        kept = [[one, *self._kept[id(one)].values()] for one in parameters]
-        counted = self._counts[id(parameters[0])].values.values()
+        kept = [[one, *self._kept[id(one)].slots.values()] for one in parameters]
+        counted = self._kept[id(parameters[0])].count.values.values()
         given = [x for one, *rest in kept for x in (one, one.grad, *rest)]
         numbers = settings.fixed | settings.live
         many = len(parameters), len(counted)
@@ -368,8 +319,9 @@ class Optimizer(Hooked):
     def state_dict(self) -> dict[str, Any]:
         """State by the parameters' numbers, and the groups, as PyTorch lays them out."""
         places, groups = by_number(self)
-        state = {places[id(one)]: self._state_of(one) for one in self.params}
-        return {"state": {k: v for k, v in state.items() if v}, "param_groups": groups}
+        kept = {places[id(one)]: dict(self._kept[id(one)]) for one in self.params
+                if self._has_kept(one)}  # fmt: skip
+        return {"state": {k: v for k, v in kept.items() if v}, "param_groups": groups}
 
     @with_hooks
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -382,41 +334,36 @@ class Optimizer(Hooked):
         numbers = numbers_of(groups, self.param_groups)
         plans = [{k: _plain(v) for k, v in group.items() if k != "params"} for group in groups]
         pairs = list(zip(self.param_groups, plans, strict=True))
-        kept = {
+        self._begin_others()
+        slots = {
             id(one): self._continued(one, {**group, **plan})
             for group, plan in pairs for one in group["params"]
         }  # fmt: skip
         loaded = {
-            id(one): self._fitting(self._state_of(one) | kept[id(one)], state.get(number, {}))
+            id(one): self._fitting(
+                {**self._kept[id(one)].count.shown(), **slots[id(one)]}, state.get(number, {})
+            )
             for one, number in zip(self.params, numbers, strict=True)
         }
-        self._kept.update(kept)
         for group, plan in pairs:
             group.update(plan)
         for settings in self._settings:
             self._load_counts(settings, loaded)
         with no_grad():
             for name, values in loaded.items():
-                for slot, tensor in self._kept[name].items():
+                self._kept[name].slots = slots[name]
+                for slot, tensor in slots[name].items():
                     tensor.assign(values.get(slot, tensor))
         self.params[0].realize(*self.tensors())
 
     def _continued(self, parameter: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
         """What is kept with these options: what there is, else as it begins."""
         wanted = self.initial(parameter, options)
-        return {name: self._kept[id(parameter)].get(name, wanted[name]) for name in wanted}
+        return {name: self._kept[id(parameter)].slots.get(name, wanted[name]) for name in wanted}
 
     def _fitting(self, own: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
-        found = {}
-        for name, target in own.items():
-            if values.get(name) is None:
-                continue
-            value = _detached(values[name])
-            if name not in self.counted and tuple(value.shape) != tuple(target.shape):
-                raise ShapeError(f"{name!r} has shape {target.shape}, not {value.shape}")
-            made = value.reshape(target.shape).cast(target.dtype).to(target.device)
-            found[name] = made.contiguous()
-        return found
+        given = {name: one for name in own if (one := values.get(name)) is not None}
+        return {name: fitting(name, one, own[name]).contiguous() for name, one in given.items()}
 
     def _load_counts(self, settings: Settings, loaded: Mapping[int, Mapping[str, Tensor]]) -> None:
         """One count for all parameters that made the same number of steps."""
@@ -430,7 +377,7 @@ class Optimizer(Hooked):
             key = tuple(values.values())
             if key not in shared:
                 shared[key] = Count(settings, values)
-            self._counts[id(parameter)] = shared[key]
+            self._kept[id(parameter)].count = shared[key]
 
     def __repr__(self) -> str:
         options = ({k: v for k, v in group.items() if k != "params"} for group in self.param_groups)
@@ -459,12 +406,6 @@ def _steps_by(
     return tuple(made)
 
 
-def filled_like(parameter: Tensor, value: float = 0.0) -> Tensor:
-    """Memory of the parameter's shape in the format of its steps."""
-    dtype = wide_dtype(parameter.dtype)
-    return Tensor.full(parameter.shape, value, dtype=dtype, device=parameter.device).contiguous()
-
-
 @repeated
 def one_less_power(steps: Tensor, dtype: DType, base: float | Tensor) -> Tensor:
     """1 - base**steps: what is missing in means that began as zeros."""
@@ -476,8 +417,3 @@ def one_less_power(steps: Tensor, dtype: DType, base: float | Tensor) -> Tensor:
 def _plain(value: Any) -> Any:
     """A hyperparameter as a plain value: rates may come as tensors of one element."""
     return value.item() if hasattr(value, "item") else value
-
-
-def _detached(value: Any) -> Tensor:
-    alone = value.detach() if hasattr(value, "detach") else value
-    return alone if isinstance(alone, Tensor) else Tensor(np.asarray(alone))

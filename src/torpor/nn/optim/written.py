@@ -9,8 +9,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from torpor.base.errors import ShapeError, ValueRangeError
-from torpor.nn.optim.given import by_number, numbers_of
+from torpor.base.errors import ShapeError
+from torpor.nn.optim.given import by_number, check_apart, groups_of, numbers_of, parameters_of
 from torpor.nn.optim.hooked import with_hooks
 from torpor.tensor import Tensor
 from torpor.tensor.watch import is_watched
@@ -30,6 +30,10 @@ class Written:
         """What the step keeps, by parameter and name; nothing at first."""
         return self._written
 
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._written = value
+
     @property
     def params(self) -> list[Tensor]:
         """All parameters."""
@@ -37,13 +41,11 @@ class Written:
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """More parameters: `{"params": [...], name: value, ...}`."""
-        given = param_group["params"]
-        params = [given] if isinstance(given, Tensor) else list(given)
-        if not params:
+        group = parameters_of(self.defaults | dict(param_group), whole=True)
+        if not group["params"]:
             raise ShapeError(f"{type(self).__name__} got no parameters")
-        if {id(one) for one in params} & {id(one) for one in self.params}:
-            raise ValueRangeError("a parameter is in two groups")
-        self.param_groups.append({**self.defaults, **param_group, "params": params})
+        check_apart(group["params"], self.param_groups, "param_names" in group)
+        self.param_groups.append(group)
 
     def tensors(self) -> list[Tensor]:
         """All that a step changes."""
@@ -93,7 +95,5 @@ def begin_written(optimiser: Any, params: Any, defaults: Mapping[str, Any]) -> N
     optimiser.__class__ = _kind(own)
     optimiser.defaults, optimiser.param_groups = dict(defaults), []
     optimiser._written = collections.defaultdict(dict)
-    given = [params] if isinstance(params, Tensor) else list(params)
-    are_groups = given and all(isinstance(one, Mapping) for one in given)
-    for group in given if are_groups else [{"params": given}]:
+    for group in groups_of(params):
         optimiser.add_param_group(group)

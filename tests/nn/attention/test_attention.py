@@ -47,6 +47,21 @@ def test_heads(first):
     assert np.allclose(padded.numpy(), mean, atol=1e-5)
 
 
+def test_weights_are_dropped_in_training_as_asked():
+    units, drop = Tensor.eye(64), 0.25
+    scores = Tensor.zeros(64, 64)
+    plain = scores.scaled_dot_product_attention(scores, units).numpy()
+    dropped = nn.functional.scaled_dot_product_attention(scores, scores, units, dropout_p=drop)
+    dropped = dropped.numpy()
+    gone = dropped == 0
+    np.testing.assert_allclose(dropped[~gone], (plain / (1 - drop))[~gone], rtol=1e-6)
+    assert abs(gone.mean() - drop) < 5 * np.sqrt(drop * (1 - drop) / gone.size)
+    layer, x = nn.MultiheadAttention(4, 2, dropout=0.5), Tensor.randn(5, 3, 4)
+    assert not np.array_equal(layer(x, x, x)[0].numpy(), layer(x, x, x)[0].numpy())
+    layer.eval()
+    np.testing.assert_array_equal(layer(x, x, x)[0].numpy(), layer(x, x, x)[0].numpy())
+
+
 def test_names_are_those_of_pytorch():
     names = ["in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"]
     assert list(nn.MultiheadAttention(4, 2).state_dict()) == names

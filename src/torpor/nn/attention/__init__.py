@@ -1,14 +1,41 @@
-"""Attention as a module, with PyTorch's constructor arguments and state names."""
+"""Attention as a module, with PyTorch's constructor arguments and state names; and how PyTorch is
+told by which kernel it is computed, which changes nothing here.
+"""
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 from torpor.base.attributes import attribute
+from torpor.base.errors import DTypeError
+from torpor.base.missing import names_of
 from torpor.nn import init
 from torpor.nn.layer import Layer, divide
 from torpor.nn.layers import Linear
 from torpor.nn.multi_head import multi_head_attention_forward
 from torpor.tensor import Tensor
 from torpor.tensor.spelling import within
+
+
+class SDPBackend(enum.Enum):
+    """PyTorch's kernels for attention."""
+
+    ERROR, MATH, FLASH_ATTENTION, EFFICIENT_ATTENTION, CUDNN_ATTENTION, OVERRIDEABLE = range(-1, 5)
+
+
+@contextmanager
+def sdpa_kernel(
+    backends: SDPBackend | Sequence[SDPBackend], set_priority: bool = False
+) -> Iterator[None]:
+    """Nothing: attention is computed by the kernels that are generated for it, whatever is asked
+    for inside. `DTypeError` for what is no `SDPBackend`.
+    """
+    for one in [backends] if isinstance(backends, SDPBackend) else backends:
+        if not isinstance(one, SDPBackend):
+            raise DTypeError(f"sdpa_kernel takes SDPBackends, not {one!r}")
+    yield
 
 
 class MultiheadAttention(Layer):
@@ -74,6 +101,10 @@ class MultiheadAttention(Layer):
             is_causal=is_causal and attn_mask is None,  # a mask that there is says it already
         )  # fmt: skip
         return joined.transpose(0, 1) if turned else joined, weights
+
+
+__all__ = ["MultiheadAttention", "SDPBackend", "flex_attention", "sdpa_kernel"]
+__getattr__ = names_of("torpor.nn.attention", lambda: __all__)
 
 
 def _glorot(rows: int, columns: int) -> Tensor:
