@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from torpor import Tensor
+from torpor import Tensor, nn
 from torpor.base.errors import ShapeError
 from torpor.nn import functional
 
@@ -72,3 +72,16 @@ def test_the_width_is_checked():
             Tensor(QUERY), Tensor(KEY), Tensor(VALUE), 8, 2, None, None, None, None, False, 0.0,
             Tensor(OUT), None,
         )  # fmt: skip
+
+
+def test_weights_that_are_dropped_are_the_ones_that_mix():
+    layer = nn.MultiheadAttention(WIDTH, 1, dropout=0.5, bias=False)
+    query, key, value = (Tensor(x, dtype="float32") for x in (QUERY, KEY, VALUE))
+    made, weights = layer(query, key, value)
+    rows = layer.in_proj_weight.detach().numpy()[2 * WIDTH :]
+    mixed = weights.detach().numpy() @ (VALUE @ rows.T).transpose(1, 0, 2)
+    wanted = mixed.transpose(1, 0, 2) @ layer.out_proj.weight.detach().numpy().T
+    np.testing.assert_allclose(made.detach().numpy(), wanted, rtol=1e-4, atol=1e-5)
+    assert (weights == 0).any()
+    layer.eval()
+    assert not (layer(query, key, value)[1] == 0).any()

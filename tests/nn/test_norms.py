@@ -94,3 +94,19 @@ def test_batch_norms_become_those_of_all_devices():
     assert type(made[1]) is nn.SyncBatchNorm and made[1].weight is before
     assert made(Tensor.ones(2, 3)).shape == (2, 4)
     assert nn.SyncBatchNorm(2)(Tensor.ones(1, 2, 3, 4, 5)).shape == (1, 2, 3, 4, 5)
+
+
+def test_running_statistics_stay_where_they_are_not_to_follow():
+    """Told so after the layer was made: in training a batch's own are used, and nothing changes."""
+    x = RNG.standard_normal((6, 4))
+    layer = nn.BatchNorm1d(4)
+    layer(Tensor(x))
+    kept = {name: value.numpy().copy() for name, value in layer.named_buffers()}
+    layer.track_running_stats = False
+    made = layer(Tensor(3 * x + 1)).detach().numpy()
+    np.testing.assert_allclose(made, standardised(3 * x + 1, 0, 1e-5), rtol=1e-5, atol=1e-5)
+    for name, value in layer.named_buffers():
+        np.testing.assert_array_equal(value.numpy(), kept[name])
+    mean, variance = kept["running_mean"], kept["running_var"]
+    wanted = (x - mean) / np.sqrt(variance + 1e-5)
+    np.testing.assert_allclose(layer.eval()(Tensor(x)).detach().numpy(), wanted, rtol=1e-5)

@@ -122,15 +122,24 @@ class BatchNorm(_Running):
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
         follow: Any = self.momentum
-        if self.training and self.num_batches_tracked is not None:
+        follows = self.training and self.track_running_stats
+        if follows and self.num_batches_tracked is not None:
             with no_grad():
                 self.num_batches_tracked.assign(self.num_batches_tracked + 1)
                 if follow is None:
                     follow = 1.0 / self.num_batches_tracked.cast(dtypes.float32)
+        known = (
+            (self.running_mean, self.running_var) if follows or not self.training else (None,) * 2
+        )
         return functional.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias,
-            self.training or self.running_mean is None, 0.0 if follow is None else follow, self.eps,
-        )  # fmt: skip
+            x,
+            *known,
+            self.weight,
+            self.bias,
+            self.training or self.running_mean is None,
+            0.0 if follow is None else follow,
+            self.eps,
+        )
 
 
 class BatchNorm1d(BatchNorm):
