@@ -62,18 +62,26 @@ def multi_head_attention_forward(
         heads[part] = _lengthened(heads[part], given, more, add_zero_attn)
     mask = _mask(attn_mask, key_padding_mask, num_heads, heads[1].shape[2])
     dropout = dropout_p if training else 0.0
-    found = _weights(heads, mask, is_causal) if need_weights else None
-    if found is not None and dropout:  # the weights that are given are those that mix
-        found = found.dropout(dropout, training=True)
-        mixed = found @ heads[2]
-    else:
-        mixed = attention(heads[0], heads[1], heads[2], mask, dropout, is_causal)
+    mixed, found = _mixed(heads, mask, dropout, is_causal, need_weights)
     joined = mixed.permute(2, 0, 1, 3).flatten(2).linear(out_proj_weight, out_proj_bias)
     if found is not None and average_attn_weights:
         found = found.mean(1)
     if single:
         return joined.squeeze(1), None if found is None else found.squeeze(0)
     return joined, found
+
+
+def _mixed(
+    heads: list[Any], mask: Any, dropout: float, is_causal: bool, need_weights: bool
+) -> tuple[Any, Tensor | None]:
+    """The values[batch, head, length, width] as they are mixed, and the weights, which are those
+    that were left if some were dropped.
+    """
+    found = _weights(heads, mask, is_causal) if need_weights else None
+    if found is None or not dropout:
+        return attention(*heads, mask, dropout, is_causal), found
+    found = found.dropout(dropout, training=True)
+    return found @ heads[2], found
 
 
 def _lengthened(projected: Any, given: Any, more: Any, zeros: bool) -> Any:

@@ -128,18 +128,12 @@ class BatchNorm(_Running):
                 self.num_batches_tracked.assign(self.num_batches_tracked + 1)
                 if follow is None:
                     follow = 1.0 / self.num_batches_tracked.cast(dtypes.float32)
-        known = (
-            (self.running_mean, self.running_var) if follows or not self.training else (None,) * 2
-        )
+        kept = follows or not self.training
+        running = (self.running_mean, self.running_var) if kept else (None, None)
         return functional.batch_norm(
-            x,
-            *known,
-            self.weight,
-            self.bias,
-            self.training or self.running_mean is None,
-            0.0 if follow is None else follow,
-            self.eps,
-        )
+            x, *running, self.weight, self.bias, self.training or self.running_mean is None,
+            0.0 if follow is None else follow, self.eps,
+        )  # fmt: skip
 
 
 class BatchNorm1d(BatchNorm):

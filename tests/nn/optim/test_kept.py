@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections import defaultdict
 from typing import Any
 
@@ -162,3 +164,17 @@ def test_a_written_optimiser_may_be_given_another_state() -> None:
     optimiser.state = defaultdict(dict)
     descend(optimiser, 1)
     assert [one["steps"] for one in optimiser.state.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("made", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))])
+@pytest.mark.parametrize("kind", [Adam, SGD])
+def test_copies_go_on_with_copies_of_what_is_kept(kind: Any, made: Any) -> None:
+    optimiser = kind(parameters(), lr=0.01, **({"momentum": 0.9} if kind is SGD else {}))
+    descend(optimiser, 3)
+    layers, other = made((optimiser.params, optimiser))
+    assert other.params[0] is layers[0] and other.params[0] is not optimiser.params[0]
+    descend(other, 3)
+    moved = values_of(other)
+    descend(optimiser, 3)
+    for mine, wanted in zip(moved, values_of(optimiser)):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-6)

@@ -165,6 +165,13 @@ class Optimizer(Hooked):
         wanted = (name for name, by in self.kept.items() if by is None or options[by])
         return {name: filled_like(parameter) for name in wanted}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All of it; what is kept without identities, which copies of parameters do not have."""
+        return {**vars(self), "_kept": [*vars(self).get("_kept", {}).values()]}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state, _kept={id(kept.parameter): kept for kept in state["_kept"]})
+
     @property
     def params(self) -> list[Tensor]:
         """All parameters, one that a group has several times as often."""
