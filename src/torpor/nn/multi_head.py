@@ -79,7 +79,7 @@ def _mixed(
     """
     found = _weights(heads, mask, is_causal) if need_weights else None
     if found is None or not dropout:
-        return attention(*heads, mask, dropout, is_causal), found
+        return attention(heads[0], heads[1], heads[2], mask, dropout, is_causal), found
     found = found.dropout(dropout, training=True)
     return found @ heads[2], found
 
