@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.nn.optim.groups import Group
 from torpor.nn.optim.optimizer import REQUIRED, Optimizer
-from torpor.nn.optim.schedule import LRScheduler, check_optimiser, check_schedules
+from torpor.nn.optim.schedule import LRScheduler, check_optimiser, check_schedules, held_by
 from torpor.tensor.spelling import within
 
 _LRScheduler = LRScheduler  # the older name
@@ -74,15 +75,15 @@ class MultiStepLR(LRScheduler):
     """Times `gamma` at each of the steps `milestones`."""
 
     options = {"milestones": REQUIRED, "gamma": 0.1}
-    milestones: list[int]
+    milestones: Any  # how often each step is one
 
     def begin(self) -> None:
         if not isinstance(self.milestones, Iterable):
             raise DTypeError(f"milestones are a list of steps, not {self.milestones!r}")
-        self.milestones = sorted(self.milestones)
+        self.milestones = Counter(self.milestones)
 
     def rate(self, base: float, now: float, place: int) -> Any:
-        return now * self.gamma ** self.milestones.count(self.last_epoch)
+        return now * self.gamma ** self.milestones[self.last_epoch]
 
 
 class ConstantLR(_Scaled):
@@ -201,6 +202,12 @@ class CyclicLR(LRScheduler):
         if self.last_epoch == -1:
             for group, low in zip(self.optimizer.param_groups, self.lows, strict=True):
                 group["lr"] = low
+
+    def state_dict(self) -> dict[str, Any]:
+        """As of others."""
+        made = super().state_dict() | {"_scale_fn_custom": self.scale_fn and held_by(self.scale_fn)}
+        made.pop("scale_fn", None)
+        return made
 
     def height(self) -> Any:
         """How high this step is, from 0 to 1."""
@@ -394,11 +401,13 @@ class SequentialLR(LRScheduler):
         self.schedulers[current].step(*([0] if begins else []))
 
     def state_dict(self) -> dict[str, Any]:
-        own = {"last_epoch": self.last_epoch, "milestones": self.milestones}
-        return own | {"_schedulers": [one.state_dict() for one in self.schedulers]}
+        own = {"last_epoch": self.last_epoch, "_last_lr": self.get_last_lr()}
+        parts = [one.state_dict() for one in self.schedulers]
+        return own | {"_milestones": self.milestones, "_schedulers": parts}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        self.last_epoch = state_dict["last_epoch"]
+        self.last_epoch = state_dict.get("last_epoch", self.last_epoch)
+        self.milestones = list(state_dict.get("_milestones", self.milestones))
         for one, state in zip(self.schedulers, state_dict["_schedulers"], strict=True):
             one.load_state_dict(state)
 

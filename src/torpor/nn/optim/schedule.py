@@ -122,13 +122,31 @@ class LRScheduler:
                 group["lr"] = rate
 
     def state_dict(self) -> dict[str, Any]:
-        """Its numbers, without the optimiser and without functions."""
-        return {k: v for k, v in vars(self).items() if k != "optimizer" and not callable(v)
-                and not (isinstance(v, list) and any(map(callable, v)))}  # fmt: skip
+        """Its numbers, as PyTorch lays them out, without the optimiser; of functions that are
+        objects, what these hold.
+        """
+        kept = {k: v for k, v in vars(self).items() if k != "optimizer" and not callable(v)}
+        made = {k: [*map(held_by, v)] if _are_functions(v) else v for k, v in kept.items()}
+        return {"_step_count": self.last_epoch + 1, "_last_lr": self.get_last_lr()} | made
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
-        vars(self).update(state_dict)
+        """Take over what `state_dict` gave, here or in PyTorch."""
+        own = vars(self)
+        for name, value in state_dict.items():
+            if _are_functions(own.get(name)):
+                for function, held in zip(own[name], value, strict=True):
+                    vars(function).update(held or {})
+            elif name in own or not name.startswith("_"):
+                own[name] = value
+
+
+def _are_functions(value: Any) -> bool:
+    return isinstance(value, list) and any(map(callable, value))
+
+
+def held_by(function: Any) -> dict[str, Any] | None:
+    """What a callable object holds; nothing of a function."""
+    return None if inspect.isroutine(function) else dict(vars(function))
 
 
 def check_optimiser(schedule: Any, optimiser: Any) -> None:
