@@ -61,7 +61,6 @@ INSTEAD: Final = {
     names rename refine_names align_to: tensors without names of axes
     share_memory share_memory_ pin_memory: to
     compile compiler script: jit
-    autocast amp GradScaler: cast("bfloat16") of modules and tensors
     set_num_interop_threads get_num_interop_threads: set_num_threads
     is_inference_mode_enabled: is_grad_enabled
     default_generator: torpor.manual_seed and get_rng_state, or a Generator
