@@ -139,3 +139,30 @@ def test_factorisations_are_of_float32():
         made = torpor.linalg.pinv(x)
         assert torpor.linalg.matrix_exp(x.bfloat16()).dtype is torpor.float32
     np.testing.assert_allclose(made.numpy(), np.linalg.pinv(x.numpy()), rtol=1e-3)
+
+
+@pytest.mark.parametrize("cast_inputs", [None, torpor.float32])
+def test_functions_are_in_the_autocast_of_their_forward(cast_inputs):
+    seen = []
+
+    class Product(torpor.autograd.Function):
+        @staticmethod
+        @torpor.amp.custom_fwd(device_type="cpu", cast_inputs=cast_inputs)
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            seen.append((x @ y).dtype)
+            return x @ y
+
+        @staticmethod
+        @torpor.amp.custom_bwd(device_type="cpu")
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            seen.append((g @ y.mT).dtype)
+            return g @ y.mT, x.mT @ g
+
+    x, y = rand(3, 4).requires_grad_(), rand(4, 5)
+    with torpor.autocast("cpu"):
+        made = Product.apply(x, y)
+    made.sum().backward()
+    assert seen == [BFLOAT16 if cast_inputs is None else torpor.float32] * 2
+    assert x.grad.dtype is torpor.float32

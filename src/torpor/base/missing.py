@@ -69,7 +69,7 @@ INSTEAD: Final = {
     Variable: Tensor, which takes requires_grad
     register_backward_hook: register_full_backward_hook
     DataLoader Dataset TensorDataset random_split: torpor.nn.data
-    distributed DataParallel DistributedDataParallel: shard, over devices of one process
+    distributed DistributedDataParallel: shard, over devices of one process
     hub: torpor.load, of a file
     onnx: torpor.save, of a state_dict
     SparseAdam: Adam, as gradients are dense

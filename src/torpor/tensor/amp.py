@@ -90,6 +90,43 @@ def raised(function: _Function) -> _Function:
     return _inside(function, lambda narrow: dtypes.float32)
 
 
+def custom_fwd(
+    fwd: Any = None, *, device_type: str = "cuda", cast_inputs: Any = None
+) -> Any:  # fmt: skip
+    """Decorates `forward` of a `Function`: with `cast_inputs`, inside of an `autocast` its floats
+    are of that format, and products are as outside of one.
+    """
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def forward(ctx: Any, *arguments: Any) -> Any:
+        within, run = lowest(), fwd
+        if within is not None and cast_inputs is not None:
+            dtype, within = as_dtype(cast_inputs), None
+            run = _inside(fwd, lambda narrow: dtype)
+        ctx._within_autocast = within
+        return run(ctx, *arguments)
+
+    return forward
+
+
+def custom_bwd(bwd: Any = None, *, device_type: str = "cuda") -> Any:
+    """Decorates `backward` of a `Function`, which is in the `autocast` that its forward was in."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        token = _lowest.set(ctx._within_autocast)
+        try:
+            return bwd(ctx, *gradients)
+        finally:
+            _lowest.reset(token)
+
+    return backward
+
+
 class GradScaler:
     """Multiplies a loss, so that its gradients are not rounded to 0 in float16, and the gradients
     by the inverse before a step. A step whose gradients are infinite or NaN is left out, and the
@@ -193,9 +230,10 @@ def _of_cuda(dtype: Any = None) -> ModuleType:
 
     made.autocast = of_cuda
     made.GradScaler = functools.partial(GradScaler, "cuda")
+    made.custom_fwd, made.custom_bwd = custom_fwd, custom_bwd
     return made
 
 
 cuda: Final = _of_cuda()
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 __getattr__ = names_of("torpor.amp", lambda: __all__, __name__)
