@@ -151,7 +151,8 @@ torpor.ones(2, requires_grad=True).numpy()
         "the value of `x ** -0.5` or `x ** 1.5` is NaN, the gradient may be another, and "
         "where g / y of x / y is infinite and x is 0. Of several numbers that are written to one "
         "place the last has a gradient. What `as_strided_scatter` writes over has "
-        "the gradient 0. A least or greatest number is not shared with what is not included.",
+        "the gradient 0. A least or greatest number is not shared with what is not included. "
+        "Operations keep no tensors: `saved_tensors_hooks` see what a `Function` keeps alone.",
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.backward(); (-y).backward(); x.grad
@@ -176,7 +177,7 @@ torpor.as_strided_scatter(x, torpor.ones(1), (1,), (1,), 0).sum().backward(); x.
 x = torpor.ones(1, requires_grad=True); torpor.ones(1).scatter_reduce(0, torpor.tensor([0]), x, \
 "amax", include_self=False).backward(); x.grad
 x = torpor.tensor([1j], requires_grad=True); type(x.register_hook(abs)).__name__
-torpor.autograd.graph.__name__
+torpor.autograd.graph.Node.__name__
 """,
     ),
     Topic(
@@ -225,7 +226,6 @@ str(torpor.zeros(1).device)
 torpor.tensor([5]).one_hot(6)
 torpor.zeros(1, dtype=torpor.complex32).element_size()
 torpor.linalg.ldl_factor(torpor.eye(1)).LD
-torpor.get_num_threads() > 0
 callable(torpor.compile)
 """,
     ),

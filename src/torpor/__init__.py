@@ -136,6 +136,7 @@ _NAMES: Final = {
     "torpor.source": "render",
     "torpor.tensor": "Generator Tensor as_tensor checkpoint einsum enable_grad grad lower "
     "manual_seed no_grad set_default_dtype value_and_grad",
+    "torpor.tensor.amp": "GradScaler autocast get_autocast_dtype is_autocast_enabled",
     "torpor.tensor.backends": "get_float32_matmul_precision get_num_threads set_flush_denormal "
     "set_float32_matmul_precision set_num_threads",
     "torpor.tensor.checkpoint": "checkpoint_sequential",
@@ -178,16 +179,9 @@ PLACES: Final[dict[str, tuple[str, str | None]]] = {
     **{name: (f"torpor.nn.{name}", None) for name in ("distributions", "func", "optim")},
     **{
         name: (f"torpor.tensor.{name}", None)
-        for name in (
-            "autograd",
-            "backends",
-            "cuda",
-            "fft",
-            "linalg",
-            "masked",
-            "quasirandom",
-            "testing",
-        )
+        for name in """
+            amp autograd backends cuda fft linalg masked quasirandom testing
+        """.split()  # noqa: SIM905 (a table that is read)
     },
     **{name: (f"torpor.{name}", None) for name in ("array_api", "device", "nn", "tensor")},
 }

@@ -112,3 +112,13 @@ def test_containers_that_hold_nothing_yet_do_not_call_what_a_subclass_says():
     made = Counted()
     made.update({"one": nn.Linear(1, 1)})
     assert made.count == len(made) == 1
+
+
+def test_data_parallel_names_the_module_as_pytorchs_does():
+    layer = nn.Linear(2, 1)
+    model = nn.DataParallel(layer, device_ids=[0])
+    assert [*model.state_dict()] == ["module.weight", "module.bias"]
+    x = Tensor.ones(3, 2)
+    assert model(x).tolist() == layer(x).tolist() and model.module is layer
+    with pytest.raises(RuntimeError, match="over 2 devices; shard"):
+        nn.DataParallel(layer, device_ids=[0, 1])

@@ -205,3 +205,45 @@ def test_states_are_averaged_as_models_of_several_clients_are():
     expected = sum(client.weight.detach().numpy() for client in clients) / 3
     np.testing.assert_allclose(whole.weight.detach().numpy(), expected, rtol=1e-6)
     assert clients[0].weight.tolist() == states[0]["weight"].tolist()
+
+
+class Renamed(nn.Module):
+    """A module that loads and saves under another name, and forgives a buffer, as in PyTorch."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(Tensor.zeros(1))
+        self.register_buffer("seen", Tensor.zeros(1))
+        self.inner = nn.Linear(1, 1)
+
+    def _load_from_state_dict(self, state_dict, prefix, meta, strict, missing, unexpected, errors):
+        if f"{prefix}old" in state_dict:
+            state_dict[f"{prefix}scale"] = state_dict.pop(f"{prefix}old")
+        super()._load_from_state_dict(state_dict, prefix, meta, strict, missing, unexpected, errors)
+        if f"{prefix}seen" in missing:
+            missing.remove(f"{prefix}seen")
+        if f"{prefix}wrong" in state_dict:
+            errors.append("a wrong name")
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[f"{prefix}old"] = destination.pop(f"{prefix}scale")
+        del destination[f"{prefix}seen"]
+
+
+def test_modules_that_say_how_they_are_loaded_and_saved():
+    model = nn.Sequential(Renamed(), nn.Linear(1, 1))
+    given = {"0.old": Tensor([3.0]), "0.inner.weight": Tensor([[2.0]])}
+    given |= {"0.inner.bias": Tensor([1.0]), **model[1].state_dict(prefix="1.")}
+    model.load_state_dict(given)
+    assert (model[0].scale.item(), model[0].inner.weight.item()) == (3.0, 2.0)
+    assert "0.old" in given, "the dict that is given stays as it is"
+    saved = model.state_dict()
+    assert set(saved) == set(given) and saved["0.old"].tolist() == [3.0]
+    with pytest.raises(StateError, match="a wrong name"):
+        model.load_state_dict(given | {"0.wrong": Tensor([1.0])}, strict=False)
+    with pytest.raises(StateError, match=r"Missing key\(s\): '0.scale'"):
+        model.load_state_dict({n: x for n, x in given.items() if n != "0.old"})
+    found = model.load_state_dict({"0.old": Tensor([4.0]), "2.x": Tensor(1.0)}, strict=False)
+    assert found.unexpected_keys == ["2.x"] and len(found.missing_keys) == 4
+    assert model[0].scale.item() == 4.0

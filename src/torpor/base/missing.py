@@ -61,7 +61,6 @@ INSTEAD: Final = {
     names rename refine_names align_to: tensors without names of axes
     share_memory share_memory_ pin_memory: to
     compile compiler script: jit
-    autocast amp GradScaler: cast("bfloat16") of modules and tensors
     set_num_interop_threads get_num_interop_threads: set_num_threads
     is_inference_mode_enabled: is_grad_enabled
     default_generator: torpor.manual_seed and get_rng_state, or a Generator
@@ -70,7 +69,7 @@ INSTEAD: Final = {
     Variable: Tensor, which takes requires_grad
     register_backward_hook: register_full_backward_hook
     DataLoader Dataset TensorDataset random_split: torpor.nn.data
-    distributed DataParallel DistributedDataParallel: shard, over devices of one process
+    distributed DistributedDataParallel: shard, over devices of one process
     hub: torpor.load, of a file
     onnx: torpor.save, of a state_dict
     SparseAdam: Adam, as gradients are dense

@@ -13,6 +13,7 @@ from torpor.capture.trace import is_whole
 from torpor.capture.tracer import cut_of
 from torpor.ir.infer import JOINT, shape_of
 from torpor.pipeline.canonical import Words, settings_now
+from torpor.tensor.amp import lowest
 from torpor.tensor.differentiate import hooks_now
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float, grad_enabled, training
@@ -24,7 +25,7 @@ SETTINGS: Final = (
     "THREADS",
 )  # fmt: skip
 _MODES: Final = ("the arguments", "", "whether gradients are recorded", "training mode",
-                 "the default float", "hooks of leaves")  # fmt: skip
+                 "the default float", "the format of autocast", "hooks of leaves")  # fmt: skip
 
 
 @lru_cache(maxsize=64)
@@ -49,7 +50,7 @@ class TensorKey(NamedTuple):
 
 def kind_key(structure: Any, tensors: Sequence[Handle]) -> tuple[Any, ...]:
     """The key of a call with arguments of this structure and these tensors."""
-    modes = grad_enabled(), training(), default_float(), hooks_now[0]
+    modes = grad_enabled(), training(), default_float(), lowest(), hooks_now[0]
     return (structure, _chosen(settings_now()), *modes, *_tensor_keys(tensors))
 
 

@@ -17,6 +17,7 @@ from torpor.capture.program import Known, Slot, Step, step
 from torpor.capture.tree import NUMBERS
 from torpor.ir.infer import JOINT
 from torpor.ir.uop import UOp
+from torpor.tensor.amp import lowest
 from torpor.tensor.differentiate import hooks_now
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float, grad_enabled, training
@@ -133,7 +134,7 @@ def look(name: str, getter: Any, known: Any) -> tuple[Step, Step]:
 
 def pattern_of(key: tuple[Any, ...], arguments: tuple[Any, ...], options: Any) -> Pattern | None:
     """What tells calls of the kind with this key, of which this is one; None if it needs more."""
-    _, _, grad, train, floats, hooks, *keys = key
+    _, _, grad, train, floats, narrow, hooks, *keys = key
     writer = _Writer(keys)
     writer.steps += [
         step("constant", "every", Known(hooks_now)),
@@ -145,6 +146,7 @@ def pattern_of(key: tuple[Any, ...], arguments: tuple[Any, ...], options: Any) -
         ("grad", grad_enabled, grad),
         ("train", training, train),
         ("floats", default_float, floats),
+        ("narrow", lowest, narrow),
     ):
         writer.steps += look(name, getter, known)
     try:

@@ -310,7 +310,7 @@ ROWS: Final[dict[Ops, Row]] = {
     ),
     Ops.COPY: Row(1, _GRAPH, "the same value on the device named arg"),
     Ops.LEAF: Row(1, _GRAPH, "the same value under an identity of its own, arg"),
-    Ops.DETACH: Row(1, _GRAPH, "the same value, through which no gradient flows"),
+    Ops.DETACH: Row(1, _GRAPH, "the same value; no gradient flows (of arg no_grad, tangents do)"),
     Ops.AFTER: Row(
         2, _GRAPH, "its first operand's value as a node of its own, there once the second is"
     ),

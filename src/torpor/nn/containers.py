@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from torpor.base.attributes import attributes
-from torpor.base.errors import DTypeError
+from torpor.base.errors import DeviceError, DTypeError
 from torpor.nn.module import Module
 from torpor.nn.trained import Parameter, parameter
 from torpor.tensor import Tensor
@@ -141,6 +141,24 @@ class ModuleList(_List):
         super().__init__(modules)
 
 
+class DataParallel(Module):
+    """The module, by the name that states of PyTorch's `DataParallel` have it: `module`. It is
+    called with whole batches, on the device that it is on; for several, `shard` what it is given.
+    """
+
+    def __init__(
+        self, module: Module, device_ids: Sequence[Any] | None = None, output_device: Any = None,
+        dim: int = 0,
+    ):  # fmt: skip
+        if device_ids is not None and len(device_ids) > 1:
+            what = f"DataParallel over {len(device_ids)} devices; shard its input over them instead"
+            raise DeviceError(what)
+        self.module, self.dim = module, dim
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        return self.module(*inputs, **options)
+
+
 class ParameterList(_List):
     """A list of parameters: tensors in it are made to require a gradient."""
 
@@ -247,4 +265,11 @@ def _trained(value: Any) -> Any:
     return parameter(value) if is_plain and not isinstance(value, Parameter) else value
 
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+__all__ = [
+    "DataParallel",
+    "ModuleDict",
+    "ModuleList",
+    "ParameterDict",
+    "ParameterList",
+    "Sequential",
+]

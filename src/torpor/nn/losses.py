@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.missing import own_functions
 from torpor.ir.records import Requirement
 from torpor.tensor import Tensor, einsum
+from torpor.tensor.amp import raised
 from torpor.tensor.creation import beside
 from torpor.tensor.distributions import VARIANCE, required
 from torpor.tensor.handle import located, with_rule
@@ -393,6 +395,8 @@ _WITH_SIZE_AVERAGE: Final = """
     soft_margin_loss triplet_margin_loss
     """.split()  # noqa: SIM905 (a table that is read)
 
+_LOSSES: Final = [name for name in own_functions(globals()) if name.endswith("_loss")]
+globals().update({name: raised(globals()[name]) for name in _LOSSES})
 spell(sys.modules[__name__])
 globals().update({
     name: _either_order(globals()[name], _SIZE_AVERAGE_BEFORE.get(name, "reduction"))

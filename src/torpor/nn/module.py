@@ -251,6 +251,21 @@ class Module:
         """
         return module_state.take(self, values, strict, assign)
 
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, strict: bool,
+        missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        """What PyTorch's subclasses change names in, or say what fits, before values are copied."""
+        rest = local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        module_state.look(self, state_dict, prefix, *rest)
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        """Put the module's own tensors into a state: what PyTorch's subclasses add to."""
+        for name, tensor in module_state.own_tensors(self, prefix).items():
+            destination[name] = tensor if keep_vars else tensor.detach()
+
     def get_extra_state(self) -> Any:
         """What the module's state has beside tensors, where a subclass says so: `state_dict` has it
         as "_extra_state", and `set_extra_state` is given it back by `load_state_dict`.

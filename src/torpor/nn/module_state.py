@@ -11,7 +11,9 @@ from torpor.nn.hooks import those
 
 if TYPE_CHECKING:
     from torpor.nn.module import Module
+    from torpor.tensor import Tensor
 
+LOADS: Final = "_load_from_state_dict"
 _EXTRA: Final = "_extra_state"  # PyTorch's name
 
 
@@ -39,6 +41,10 @@ def give(module: Module, found: dict[str, Any], prefix: str, keep_vars: bool) ->
     for start, one in asked.items():  # those without tensors
         one.state_dict(destination=found, prefix=start, keep_vars=keep_vars)
     for start, one in inside:
+        if _says(one, "_save_to_state_dict"):
+            for name in own_tensors(one, start):
+                found.pop(name, None)
+            one._save_to_state_dict(found, start, keep_vars)
         if _says(one, "get_extra_state"):
             found[start + _EXTRA] = one.get_extra_state()
     for start, one in reversed(inside):
@@ -52,16 +58,13 @@ def take(module: Module, values: Mapping[str, Any], strict: bool, assign: bool) 
     """
     inside = _inside(module, "")
     extra = {f"{start}{_EXTRA}": one for start, one in inside if _says(one, "set_extra_state")}
-    plain = not extra and all(one._hooks is None for _, one in inside)
+    plain = not extra and not any(one._hooks or _says(one, LOADS) for _, one in inside)
     if plain or not isinstance(values, Mapping):
         return state.load_state_dict(module, values, strict, assign)
     values, misfit, errors = dict(values), state.Misfit([], []), list[str]()
     for start, one in inside:
-        for hook in those(one, "loading"):
-            hook(one, values, start, {}, strict, *misfit, errors)
+        one._load_from_state_dict(values, start, {}, strict, *misfit, errors)
     further = {name: values.pop(name) for name in extra if name in values}
-    for found, more in zip(misfit, state.misfit_of(module, values), strict=True):
-        found += more
     misfit.missing_keys.extend(name for name in extra if name not in further)
     after = [(one, hook) for _, one in reversed(inside) for hook in those(one, "loaded")]
     if not after:
@@ -73,6 +76,35 @@ def take(module: Module, values: Mapping[str, Any], strict: bool, assign: bool) 
         hook(one, misfit)
     state.refuse(misfit if strict else _NONE, *errors)
     return misfit
+
+
+def look(
+    module: Module, values: dict[str, Any], prefix: str, meta: Any, strict: bool,
+    missing: list[str], unexpected: list[str], errors: list[str],
+) -> None:  # fmt: skip
+    """Let hooks change the values of a module; add the names that do not fit, but for modules
+    inside.
+    """
+    for hook in those(module, "loading"):
+        hook(module, values, prefix, meta, strict, missing, unexpected, errors)
+    own, within = own_tensors(module, prefix), _within(module, prefix)
+    missing += [name for name in own if name not in values]
+    unexpected += [
+        name for name in values
+        if name.startswith(prefix) and name not in own and not name.startswith(within)
+        and name != f"{prefix}{_EXTRA}"
+    ]  # fmt: skip
+
+
+def own_tensors(module: Module, prefix: str) -> dict[str, Tensor]:
+    """A module's tensors by name, but for those of modules inside."""
+    within = _within(module, prefix)
+    named = state.get_state_dict(module, prefix.removesuffix("."))
+    return {name: one for name, one in named.items() if not name.startswith(within)}
+
+
+def _within(module: Module, prefix: str) -> tuple[str, ...]:
+    return tuple([start for start, _ in _inside(module, prefix)[1:]])
 
 
 _NONE: Final = state.Misfit([], [])

@@ -12,6 +12,7 @@ from torpor.nn import init
 from torpor.nn.layer import Renewable
 from torpor.nn.utils.rnn import PackedSequence, pad_packed_sequence, repacked
 from torpor.tensor import Tensor
+from torpor.tensor.amp import lowered
 from torpor.tensor.host import known_shape
 from torpor.tensor.looping import scan
 from torpor.tensor.pending import wait_for_loop
@@ -134,7 +135,7 @@ class RNNBase(Renewable):
         own = type(self).step is not RNNBase.step
         run: Any = partial(_scanned, self.step) if own else partial(_run, self.kind)
         back = suffix.endswith("_reverse")
-        outputs, *end = run(back, sequence, inside, *weights, *state)
+        outputs, *end = lowered(run)(back, sequence, inside, *weights, *state)
         return outputs, tuple(end)
 
     def hold(self, weights: Sequence[Tensor], bias: bool) -> None:

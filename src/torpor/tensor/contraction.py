@@ -18,6 +18,7 @@ from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.amp import lowered
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import (
     Handle,
@@ -123,6 +124,7 @@ class Contraction(Handle):
         """Arrays and lists as tensors beside this one; tensors are never moved for it."""
         return beside(other, self)
 
+    @lowered
     def matmul(self, other: Any) -> Tensor:
         """Matrix product: (..., m, k) by (..., k, n) gives (..., m, n), other axes broadcast; a
         vector is a row on the left and a column on the right, and its axis goes. `ShapeError` where
@@ -152,6 +154,7 @@ class Contraction(Handle):
 
     ger = outer
 
+    @lowered
     @repeated
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """self @ weight.T + bias: (..., in) with weight (out, in) and bias (out,) gives (...,
@@ -160,6 +163,7 @@ class Contraction(Handle):
         made = self.matmul(weight.transpose(-1, -2) if weight.ndim > 1 else weight)
         return made if bias is None else made + bias
 
+    @lowered
     @widely
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         """beta * self + alpha * (mat1 @ mat2), self being broadcast to the product (n, m); a factor
@@ -190,6 +194,7 @@ class Contraction(Handle):
         kept = [x for x in ours if x not in theirs] + [x for x in theirs if x not in ours]
         return einsum(f"{''.join(ours)},{''.join(theirs)}->{''.join(kept)}", self, other)
 
+    @lowered
     def scaled_dot_product_attention(
         self,
         key: Tensor,
@@ -217,6 +222,7 @@ class Contraction(Handle):
         return attend(self, key, value, attn_mask, dropout_p, is_causal, scale)
 
 
+@lowered
 def attention(
     query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool,
     scale: float | None = None,
@@ -287,6 +293,7 @@ def _check_mask(query: Any, mask: Any, is_causal: bool) -> None:
         raise located(DTypeError(what), (query, mask))
 
 
+@lowered
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sum of products in Einstein's notation: letters name axes, those that the output lacks are
     summed over, a letter twice in one operand takes its diagonal, and `...` stands for axes that

@@ -10,6 +10,7 @@ from torpor.base.promotion import promote
 from torpor.graph import build
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.uop import UOp
+from torpor.tensor.amp import lowered
 from torpor.tensor.contraction import contract
 from torpor.tensor.handle import (
     Handle,
@@ -128,7 +129,7 @@ def _correlation(dims: int, text: str) -> Callable[..., Tensor]:
         return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
 
     method.__name__, method.__doc__ = f"conv{dims}d", text
-    return repeated(method)
+    return lowered(repeated(method))
 
 
 def _transposed(dims: int, text: str) -> Callable[..., Tensor]:
@@ -157,7 +158,7 @@ def _transposed(dims: int, text: str) -> Callable[..., Tensor]:
         return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
 
     method.__name__, method.__doc__ = f"conv_transpose{dims}d", text
-    return repeated(method)
+    return lowered(repeated(method))
 
 
 def _check_steps(image: Any, steps: Any, spread: Any, around: Any, beyond: Any) -> None:

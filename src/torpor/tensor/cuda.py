@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from torpor.base.missing import names_of
 from torpor.device import Device
+from torpor.tensor.amp import cuda as amp
 from torpor.tensor.mode import device
 from torpor.tensor.random import manual_seed as manual_seed
 
@@ -40,7 +41,7 @@ def current_accelerator(check_available: bool = False) -> Any:
 
 
 __all__ = [
-    "OutOfMemoryError", "current_accelerator", "device_count", "empty_cache", "is_available",
+    "OutOfMemoryError", "amp", "current_accelerator", "device_count", "empty_cache", "is_available",
     "manual_seed", "manual_seed_all", "synchronize",
 ]  # fmt: skip
 __getattr__ = names_of("cuda", lambda: __all__)

@@ -15,6 +15,7 @@ from torpor.base.errors import LinAlgError as LinAlgError
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import dense, factorisation
+from torpor.tensor.amp import raised
 from torpor.tensor.checked import (
     Checked,
     CheckedInverse,
@@ -377,6 +378,8 @@ __all__ = [
     "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot",
     "vector_norm",
 ]  # fmt: skip
+_PRODUCTS = {"LinAlgError", "matmul", "multi_dot", "vecdot"}
+globals().update({name: raised(globals()[name]) for name in __all__ if name not in _PRODUCTS})
 spell(sys.modules[__name__])
 if not TYPE_CHECKING:
     __getattr__ = names_of("torpor.linalg", lambda: __all__)

@@ -10,6 +10,7 @@ from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.infer import product
 from torpor.ir.records import Requirement
+from torpor.tensor.amp import raised
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, float_dtype, floats, located, make, render_shape
 from torpor.tensor.iota import iota
@@ -321,6 +322,11 @@ class Loss(Handle):
         if p == 1:
             return self.mul(0)
         return (random_uniform(self.shape, self.device) >= p).where(self * (1 / (1 - p)), 0)
+
+
+_ENDS = ("_loss", "entropy", "_logits", "kl_div")
+for _name in [name for name in vars(Loss) if name.endswith(_ENDS)]:
+    setattr(Loss, _name, raised(getattr(Loss, _name)))
 
 
 def check_several(operand: Any, rows: Any) -> None:

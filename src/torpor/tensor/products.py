@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.graph import build
+from torpor.tensor.amp import lowered
 from torpor.tensor.contraction import added_to
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, flat, floats, located
@@ -44,11 +45,13 @@ class Products(Handle):
         product = scaled(vec1.outer(vec2), alpha)  # unlike in products of matrices, 0 keeps NaN
         return added_to(self, product, beta, 1)
 
+    @lowered
     @widely
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         """beta * self + alpha times the sum of the products of two batches of matrices."""
         return added_to(self, batch1.bmm(batch2).sum(0).cast(batch1.dtype), beta, alpha)
 
+    @lowered
     @widely
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         """beta * self + alpha * (batch1 @ batch2): (batch, n, m)."""

@@ -19,6 +19,7 @@ from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.again_needed import is_left
+from torpor.tensor.amp import lowest
 from torpor.tensor.handle import Handle, make, paired
 from torpor.tensor.inside import ARGUMENT, fresh
 from torpor.tensor.mode import default_float, grad_enabled
@@ -44,7 +45,7 @@ class _Call:
         self.arguments, self.names = arguments, names
         self.handles: list[Handle] = []
         self.nodes: list[UOp] = []
-        words: list[Any] = [names, grad_enabled(), default_float()]
+        words: list[Any] = [names, grad_enabled(), default_float(), lowest()]
         shapes: list[Shape] = []
         self.depth, self.has_numbers = 0, False
         for one in arguments:

@@ -21,7 +21,7 @@ from torpor.tensor.counting import Counting
 from torpor.tensor.creation import Creation
 from torpor.tensor.custom import Hooked
 from torpor.tensor.dense import Dense
-from torpor.tensor.differentiate import Differentiate, is_parameter, make_leaf
+from torpor.tensor.differentiate import Differentiate, make_leaf
 from torpor.tensor.distributions import Distributions
 from torpor.tensor.elementwise import Arithmetic
 from torpor.tensor.functions import Functions
@@ -125,8 +125,7 @@ class Tensor(
             storage = memo[id(self._storage)] = _copy_of(self._storage)
         made = view_of(storage, tuple(steps_of(self._path)))
         memo[id(self)] = made
-        kept = None if is_parameter(self) else self.grad  # as of PyTorch's parameters
-        made.grad = None if kept is None else kept.__deepcopy__(memo)
+        made.grad = None if self.grad is None else self.grad.__deepcopy__(memo)
         attributes(made).update(copy.deepcopy(attributes(self), memo))
         return made
 

@@ -1,0 +1,239 @@
+"""PyTorch's `torch.amp`: products in a narrow format, and losses scaled so that gradients fit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any, Final, TypeVar
+
+from torpor.base.dtypes import DType, as_dtype, dtypes
+from torpor.base.errors import DTypeError, ValueRangeError
+from torpor.base.missing import names_of
+from torpor.tensor.handle import Handle
+from torpor.tensor.mode import _Flag
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_lowest: Final[ContextVar[DType | None]] = ContextVar("torpor_autocast", default=None)
+
+lowest = _lowest.get  # the format of products, inside of an autocast
+
+
+class autocast(_Flag):
+    """Inside, or in a function that it decorates, products (`matmul`, `linear`, convolutions,
+    attention, `einsum`, the steps of an RNN) are of floats in `dtype`, bfloat16 unless given or, of
+    a "cuda" device, float16; losses are of float32. Sums of products are taken in float32, as
+    always. float64 stays what it is. With `enabled=False` formats are as without it.
+
+    >>> with torpor.autocast("cpu", dtype=torpor.bfloat16):
+    ...     made = Tensor.ones(1, 2) @ Tensor.ones(2, 1)
+    >>> made.dtype
+    dtypes.bfloat16
+    """
+
+    flag: Any = _lowest
+
+    def __init__(
+        self, device_type: str, dtype: Any = None, enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ):  # fmt: skip
+        kind = dtypes.float16 if str(device_type).lower() == "cuda" else dtypes.bfloat16
+        kind = kind if dtype is None else as_dtype(dtype)
+        if kind not in (dtypes.float16, dtypes.bfloat16):
+            raise DTypeError(f"autocast is to float16 or bfloat16, not {kind}")
+        chosen: Any = kind if enabled else None
+        super().__init__(chosen)
+
+
+def is_autocast_enabled(device_type: str | None = None) -> bool:
+    """Whether an `autocast` holds here."""
+    return lowest() is not None
+
+
+def get_autocast_dtype(device_type: str = "cpu") -> DType:
+    """The format of the `autocast` that holds, else that of one for this device."""
+    return lowest() or (dtypes.float16 if device_type == "cuda" else dtypes.bfloat16)
+
+
+def _cast(value: Any, dtype: DType) -> Any:
+    if isinstance(value, Handle):
+        small = value.dtype.is_float and value.dtype.bits <= dtypes.float32.bits
+        return value.cast(dtype) if small else value
+    return [_cast(one, dtype) for one in value] if type(value) in (list, tuple) else value
+
+
+def _inside(function: _Function, chosen: Callable[[DType], DType]) -> _Function:
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        narrow = lowest()
+        if narrow is None:
+            return function(*arguments, **options)
+        dtype = chosen(narrow)
+        token = _lowest.set(None)
+        try:
+            named = {name: _cast(one, dtype) for name, one in options.items()}
+            return function(*[_cast(one, dtype) for one in arguments], **named)
+        finally:
+            _lowest.reset(token)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def lowered(function: _Function) -> _Function:
+    """A function whose operands are of the format of an `autocast` inside of it."""
+    return _inside(function, lambda narrow: narrow)
+
+
+def raised(function: _Function) -> _Function:
+    """A function whose operands are of float32 inside of an `autocast`."""
+    return _inside(function, lambda narrow: dtypes.float32)
+
+
+def custom_fwd(
+    fwd: Any = None, *, device_type: str = "cuda", cast_inputs: Any = None
+) -> Any:  # fmt: skip
+    """Decorates `forward` of a `Function`: with `cast_inputs`, inside of an `autocast` its floats
+    are of that format, and products are as outside of one.
+    """
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def forward(ctx: Any, *arguments: Any) -> Any:
+        within, run = lowest(), fwd
+        if within is not None and cast_inputs is not None:
+            dtype, within = as_dtype(cast_inputs), None
+            run = _inside(fwd, lambda narrow: dtype)
+        ctx._within_autocast = within
+        return run(ctx, *arguments)
+
+    return forward
+
+
+def custom_bwd(bwd: Any = None, *, device_type: str = "cuda") -> Any:
+    """Decorates `backward` of a `Function`, which is in the `autocast` that its forward was in."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        token = _lowest.set(ctx._within_autocast)
+        try:
+            return bwd(ctx, *gradients)
+        finally:
+            _lowest.reset(token)
+
+    return backward
+
+
+class GradScaler:
+    """Multiplies a loss, so that its gradients are not rounded to 0 in float16, and the gradients
+    by the inverse before a step. A step whose gradients are infinite or NaN is left out, and the
+    scale made smaller by `backoff_factor`; after `growth_interval` others it grows by
+    `growth_factor`. With `enabled=False` all this does nothing.
+
+    >>> scaler = GradScaler("cpu", init_scale=4.0)
+    >>> scaler.scale(Tensor(2.0)).item(), scaler.get_scale()
+    (8.0, 4.0)
+    """
+
+    def __init__(
+        self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0,
+        backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
+    ):  # fmt: skip
+        if enabled and not (growth_factor > 1 and 0 < backoff_factor < 1):
+            what = "a growth_factor above 1 and a backoff_factor between 0 and 1"
+            raise ValueRangeError(f"a GradScaler has {what}")
+        self._enabled, self._scale, self._good = enabled, float(init_scale), 0
+        self._factors, self._interval = (growth_factor, backoff_factor), growth_interval
+        self._unscaled: dict[int, bool] = {}  # by optimiser: whether its gradients are finite
+
+    def scale(self, outputs: Any) -> Any:
+        """The loss, or each of several, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Handle):
+            return outputs * self._scale
+        return type(outputs)(self.scale(one) for one in outputs)
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divide the gradients of an optimiser's parameters by the scale, as `step` does, to clip
+        them before.
+        """
+        if not self._enabled:
+            return
+        if id(optimizer) in self._unscaled:
+            raise ValueRangeError("unscale_ was called for this optimiser since the last update")
+        groups = optimizer.param_groups
+        found = [p.grad for group in groups for p in group["params"] if p.grad is not None]
+        for gradient in found:
+            gradient.mul_(1 / self._scale)
+        flags = [gradient.detach().isfinite().all() for gradient in found]
+        if flags:
+            flags[0].realize(*flags[1:])
+        self._unscaled[id(optimizer)] = all(flag.item() for flag in flags)
+
+    def step(self, optimizer: Any, *arguments: Any, **options: Any) -> Any:
+        """The optimiser's step, if its gradients are finite; what it gives."""
+        if self._enabled:
+            if id(optimizer) not in self._unscaled:
+                self.unscale_(optimizer)
+            if not self._unscaled[id(optimizer)]:
+                return None
+        return optimizer.step(*arguments, **options)
+
+    def update(self, new_scale: Any = None) -> None:
+        """The next scale, after the steps of all optimisers; or the one given."""
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            self._scale = float(new_scale)
+        elif not all(self._unscaled.values()):
+            self._scale, self._good = self._scale * self._factors[1], 0
+        elif (good := self._good + 1) < self._interval:
+            self._good = good
+        else:
+            self._scale, self._good = self._scale * self._factors[0], 0
+        self._unscaled.clear()
+
+    def get_scale(self) -> float:
+        """The scale; 1 where it is not enabled."""
+        return self._scale if self._enabled else 1.0
+
+    def is_enabled(self) -> bool:
+        """Whether it does anything."""
+        return self._enabled
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its numbers, by PyTorch's names."""
+        growth, backoff = self._factors
+        return {
+            "scale": self._scale, "growth_factor": growth, "backoff_factor": backoff,
+            "growth_interval": self._interval, "_growth_tracker": self._good,
+        } if self._enabled else {}  # fmt: skip
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+        if self._enabled:
+            self._scale, self._good = state_dict["scale"], state_dict["_growth_tracker"]
+            self._factors = state_dict["growth_factor"], state_dict["backoff_factor"]
+            self._interval = state_dict["growth_interval"]
+
+
+def _of_cuda(dtype: Any = None) -> ModuleType:
+    """`torch.cuda.amp`: the same, of that device."""
+    made: Any = ModuleType("torpor.cuda.amp")
+
+    def of_cuda(enabled: bool = True, dtype: Any = dtype, cache_enabled: bool = True) -> autocast:
+        return autocast("cuda", dtype, enabled, cache_enabled)
+
+    made.autocast = of_cuda
+    made.GradScaler = functools.partial(GradScaler, "cuda")
+    made.custom_fwd, made.custom_bwd = custom_fwd, custom_bwd
+    return made
+
+
+cuda: Final = _of_cuda()
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+__getattr__ = names_of("torpor.amp", lambda: __all__, __name__)
