@@ -13,7 +13,7 @@ in them apart, and for the least and the greatest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
@@ -21,11 +21,9 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType
-from torpor.base.errors import ShapeError
 from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
-from torpor.graph.abreast import becomes_one
 from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -235,6 +233,8 @@ def count_of(node: UOp) -> int:
         return 1
     if node.op is Ops.SHEAR:
         return 2
+    if node.op is Ops.SLOT:
+        return len(node.arg[1])
     if node.op is Ops.CALL:
         return len(node.arg.template.numbers)
     return 2 * len(node.arg) if node.op in PAIRED else len(node.arg)
@@ -263,25 +263,3 @@ def _taking(device: str, dtype: DType) -> Callable[[], reuse.Result]:
     """A function that gives memory of one element, which nobody holds."""
     kind = Kind(device, 1, dtype)
     return reuse.giving(kind, None, kind.nbytes)
-
-
-def refuse_another(made: UOp, node: UOp, changed: Container[UOp]) -> None:
-    """A `ShapeError` where a node with other sizes is not of the same graph as the one that it was;
-    `changed`: nodes whose numbers differ.
-    """
-    if node.op is Ops.LOOP and node in changed and made.arg.count < 1:
-        raise ShapeError("a loop without steps is another graph")
-    if node.op is Ops.STEPS and node.src[0] in changed and becomes_one(node):
-        raise ShapeError("loops of so many examples are one loop for this number alone")
-    if node.op is Ops.EXPAND and not repeat_alike(made, node):
-        raise ShapeError("an axis is repeated for some of the sizes, and not for others")
-
-
-def repeat_alike(one: UOp, other: UOp) -> bool:
-    """Whether two EXPANDs may be one: each axis is repeated by both, or kept by both."""
-    sides = ((shape_of(node.src[0]), node.arg) for node in (one, other))
-    axes = zip(*(zip(*side, strict=True) for side in sides), strict=True)
-    return all(
-        source == 1 == before or (source == target and before == after)
-        for (source, target), (before, after) in axes
-    )

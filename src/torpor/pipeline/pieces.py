@@ -27,7 +27,7 @@ from torpor.pipeline.canonical import Canonical, canonical, settings_now
 from torpor.pipeline.general import STEADY, Roots, exactly
 from torpor.pipeline.likeness import came_before, known_form
 from torpor.pipeline.recipe import Recipe, follow, recipe_for
-from torpor.pipeline.vary import nodes_of
+from torpor.pipeline.remade import nodes_of
 
 FRESH: Final = 3  # graphs of a line that are planned before one is computed in pieces: a choice
 FAMILIAR: Final = 2  # graphs that had a piece, before it is known: a choice

@@ -7,22 +7,28 @@ after   size, 2 * size, size + 1
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, combinations_with_replacement
 from math import prod
 from typing import Any, Final
 
 from torpor.base import settings
-from torpor.base.dtypes import DType
 from torpor.base.errors import ShapeError, TorporError
 from torpor.device import Buffer
 from torpor.ir.contract_graph import GRAPH
-from torpor.ir.infer import Size, fold_size, largest, shape_of, shaped
+from torpor.ir.infer import fold_size, largest, shape_of
 from torpor.ir.ops import Ops
-from torpor.ir.records import BufferSpec
 from torpor.ir.uop import UOp
-from torpor.pipeline.canonical import PAIRED, PLACED, Canonical, canonical
+from torpor.pipeline.canonical import (
+    BODIED,
+    PAIRED,
+    PLACED,
+    Canonical,
+    canonical,
+    roots_of,
+    with_roots,
+)
 from torpor.pipeline.general import (
     Derivation,
     Factor,
@@ -32,8 +38,16 @@ from torpor.pipeline.general import (
     Varying,
     bound_to,
     numbers_of,
-    refuse_another,
     slots_of,
+)
+from torpor.pipeline.remade import (
+    check_body,
+    most_terms,
+    nodes_of,
+    over,
+    refuse_another,
+    stand_in,
+    terms_in_order,
 )
 
 Values = tuple[int, ...]  # of a graph's variables
@@ -42,12 +56,6 @@ MOST_SIZES: Final = 8  # that differ independently of each other: a choice
 TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
 ROOM: Final = 1 << 20  # elements of a tensor up to which sizes grow without having been there
 MOST: Final = 1 << 25  # elements of a tensor up to which sizes vary
-# Terms of a sum of floats up to which their number varies. It is added up in order: n terms lose
-# about the square root of n units in the last place, 64 by choice. Longer sums are split. Others
-# lose time alone, in a thousand runs about what compiling takes.
-TERMS: Final = 1 << 12
-EXACT_TERMS: Final = 1 << 16
-_ROUNDED: Final = frozenset({Ops.ADD, Ops.MUL})
 FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.KERNEL})  # their sizes are in no number
 STORED: Final = frozenset(
     {Ops.BUFFER, Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.CONTIGUOUS}
@@ -298,15 +306,29 @@ class Graph:
             self.varying[place].at(values) if place in self.varying else number
             for place, number in enumerate(self.form.numbers)
         ]
-        args = self.args(numbers)
-        most, done = 0, dict[UOp, UOp]()
-        for node in self.nodes:
+        done: dict[UOp, UOp] = {}
+        most = self.rebuild(self.nodes, self.args(numbers), done)
+        return done[self.nodes[-1]], most
+
+    def rebuild(self, nodes: Iterable[UOp], args: Mapping[UOp, Any], done: dict[UOp, UOp]) -> int:
+        """Nodes with these args, and those of loops' bodies: what `rebuilt` gives."""
+        most = 0
+        for node in nodes:
             if node.op is Ops.FUNCTION:
                 done[node] = done[node.src[0]]
                 continue
             source, arg = tuple([done[s] for s in node.src]), args.get(node, node.arg)
             if node.op is Ops.BUFFER and node in args:
                 arg = Buffer(node.arg.device, arg, node.dtype)
+            if node.op in BODIED:
+                inside: dict[UOp, UOp] = {}
+                body = UOp.sink(*roots_of(node))
+                most = max(most, self.rebuild(body.toposort(), args, inside))
+                loop = node if node.op is Ops.LOOP else node.src[0]
+                check_body(
+                    inside.values(), loop.arg.stepped, source if loop is node else source[0].src
+                )
+                arg = with_roots(arg, inside[body].src)
             done[node] = made = UOp(node.op, node.dtype, source, arg)
             refuse_another(made, node, args)
             if made is not node and shape_of(made) != shape_of(node):
@@ -317,7 +339,7 @@ class Graph:
                     most = max(most, prod(sizes))
             if node.op is Ops.REDUCE_AXIS and terms_in_order(made, node) > most_terms(node):
                 most = MOST + 1
-        return done[self.nodes[-1]], most
+        return most
 
     def args(self, numbers: Sequence[Any]) -> dict[UOp, Any]:
         """The args of the nodes whose numbers vary."""
@@ -331,6 +353,8 @@ class Graph:
                 found[node] = taken[0]
             elif node.op is Ops.LOOP:
                 found[node] = replace(node.arg, count=taken[0])
+            elif node.op is Ops.SLOT:
+                found[node] = node.arg[0], tuple(taken)
             elif node.op is Ops.SHEAR:
                 found[node] = (*node.arg[:2], taken[0], *node.arg[3:5], taken[1])
             elif node.op in PAIRED:
@@ -405,9 +429,7 @@ class Graph:
             elif node.op is Ops.FUNCTION:
                 done[node] = done[node.src[0]]
             else:
-                source = tuple([done[s] for s in node.src])
-                done[node] = made = UOp(node.op, node.dtype, source, args.get(node, node.arg))
-                made.origins = made.origins or node.origins
+                done[node] = over(node, args, done)
         return done, seats
 
 
@@ -425,49 +447,6 @@ def corners(limits: Sequence[tuple[int, int]]) -> Iterator[Values]:
 def doubled(size: int) -> int:
     """The next power of two."""
     return 1 << size.bit_length()
-
-
-def terms_in_order(node: UOp, other: UOp) -> int:
-    """How many terms a REDUCE_AXIS adds up in order, if their number is not that of another one. Of
-    a sum of all elements those along axes of known sizes are split.
-    """
-    shape, before = shape_of(node.src[0]), shape_of(other.src[0])
-    varying = [shape[axis] for axis in node.arg[1] if shape[axis] != before[axis]]
-    if not varying:
-        return 0
-    alone = all(size == 1 for size in shape_of(node))
-    return prod(map(largest, varying)) if alone else terms_of(node)
-
-
-def most_terms(node: UOp) -> int:
-    """How many terms a REDUCE_AXIS may add up in order."""
-    return TERMS if node.dtype.is_float and node.arg[0] in _ROUNDED else EXACT_TERMS
-
-
-def terms_of(node: UOp) -> int:
-    """How many elements make one of a REDUCE_AXIS."""
-    shape = shape_of(node.src[0])
-    return prod(largest(shape[axis]) for axis in node.arg[1])
-
-
-def stand_in(dtype: DType, device: str, size: int, shape: tuple[Size, ...]) -> UOp:
-    """Memory that other memory stands for, in a shape."""
-    buffer = Buffer(device, size, dtype, BufferSpec(varying=True))
-    memory = UOp(Ops.BUFFER, dtype, (), buffer)
-    return shaped(UOp(Ops.RESHAPE, dtype, (memory,), shape), shape)
-
-
-def nodes_of(roots: Roots) -> list[UOp]:
-    """The nodes of a graph in order, its sink last, without what only gradients need."""
-    sink = UOp.sink(*(node for node, _ in roots))
-    stack, reached = [sink], {sink}
-    while stack:
-        node = stack.pop()
-        for below in node.src[:1] if node.op is Ops.FUNCTION else node.src:
-            if below not in reached:
-                reached.add(below)
-                stack.append(below)
-    return [node for node in sink.toposort() if node in reached]
 
 
 def fit(
