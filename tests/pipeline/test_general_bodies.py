@@ -1,5 +1,5 @@
-"""Sizes in the bodies of loops are numbers as all others: what is found by halves (medians, ranks,
-quantiles) compiles its kernels for two lengths, and not at each pass.
+"""What is found by halves (medians, ranks, quantiles), in blocks, or of parts is compiled for three
+lengths at most: sizes in the bodies of loops are numbers as all others, and may be sums of two.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ import pytest
 import torpor
 from torpor import Tensor
 
-LENGTHS = (5000, 7001, 6200, 5100, 7900, 4900)  # by halves, and in blocks, whatever is cheaper
+LENGTHS = (5000, 7001, 6000, 5501, 7907, 6403)  # of blocks of one size
 DRAWS = np.random.default_rng(7)
 
-BY_RANK: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+
+def thirds(x: Any) -> list[int]:
+    return [x.shape[1] // 3, x.shape[1] - x.shape[1] // 3]
+
+
+FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "median": (lambda x: x[0].median(), lambda x: np.sort(x[0])[(x.shape[1] - 1) // 2]),
     "median_of_rows": (
         lambda x: x.median(1)[0],
@@ -24,15 +29,25 @@ BY_RANK: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     ),
     "kthvalue": (lambda x: x.kthvalue(7, 1)[0], lambda x: np.sort(x, 1)[:, 6]),
     "quantile": (lambda x: torpor.quantile(x[1], 0.3), lambda x: np.quantile(x[1], 0.3)),
+    "topk": (lambda x: x[0].topk(5)[0], lambda x: -np.sort(-x[0])[:5]),
+    "topk_of_rows": (lambda x: x.topk(5, 1)[0], lambda x: -np.sort(-x, 1)[:, :5]),
+    "chunk": (
+        lambda x: torpor.stack([part.square().sum() for part in x[0].chunk(2)]),
+        lambda x: [np.square(part).sum() for part in np.array_split(x[0], 2)],
+    ),
+    "split": (
+        lambda x: torpor.cat([part.flip(1) for part in x.split(thirds(x), 1)], 1),
+        lambda x: np.concatenate([x[:, : thirds(x)[0]][:, ::-1], x[:, thirds(x)[0] :][:, ::-1]], 1),
+    ),
     "nanmedian": (lambda x: x[2].nanmedian(), lambda x: np.sort(x[2])[(x.shape[1] - 1) // 2]),
 }
 
 
-@pytest.mark.parametrize("name", BY_RANK)
-def test_what_is_found_by_halves_in_ever_other_lengths(name: str, compiled: list[str]) -> None:
-    function, wanted = BY_RANK[name]
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_ever_other_lengths_are_compiled_for_few(name: str, compiled: list[str]) -> None:
+    function, wanted = FUNCTIONS[name]
     for number, length in enumerate(LENGTHS):
-        if number == 2:
+        if number == 3:
             compiled.clear()
         given = DRAWS.normal(size=(3, length))
         np.testing.assert_allclose(function(Tensor(given)).numpy(), wanted(given), rtol=1e-12)

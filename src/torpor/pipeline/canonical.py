@@ -305,6 +305,9 @@ class Words(Iterable[Any]):
     def __len__(self) -> int:
         return len(self._all)
 
+    def __repr__(self) -> str:
+        return repr(self._all)
+
 
 class _Reference(weakref.ref[Words]):
     __slots__ = ("words",)

@@ -42,7 +42,9 @@ _lock: Final = recursive_lock()  # of what gives memory for constants
 Roots = Sequence[tuple[UOp, str]]
 Numbers = tuple[Any, ...]
 Factor = tuple[int, int]  # which variable, and what is added to it
-Limits = tuple[int, int, int]  # the place of the number that a variable is, its least and greatest
+# The place of the number that a variable is, or of it and another that it is less by; its least and
+# greatest value.
+Limits = tuple[tuple[int, ...], int, int]
 
 
 @dataclass
@@ -72,29 +74,63 @@ class Slot(NamedTuple):
     second: bool = False
 
 
+Term = tuple[int, tuple[Factor, ...]]  # so many times the product of these
+
+
 @dataclass(frozen=True)
 class Varying:
-    """`times` the product of some variables, each with a number added, and `more`."""
+    """A sum of terms, and `more`."""
 
-    factors: tuple[Factor, ...]
-    times: int = 1
+    terms: tuple[Term, ...]
     more: int = 0
 
     @property
-    def is_scaled(self) -> bool:
-        """Whether it is more than one variable and a number added."""
-        return self.times != 1 or len(self.factors) > 1
+    def alone(self) -> Factor | None:
+        """The variable with a number added that it is, if it is one."""
+        if len(self.terms) > 1 or self.terms[0][0] != 1 or len(self.terms[0][1]) > 1:
+            return None
+        ((number, added),) = self.terms[0][1]
+        return number, added + self.more
 
     def at(self, values: Sequence[Any]) -> Any:
-        value = self.times
-        for variable, added in self.factors:
-            value = (values[variable] + added if added else values[variable]) * value
-        return value + self.more
+        total: Any = None
+        for value, factors in self.terms:
+            for variable, added in factors:
+                value = (values[variable] + added if added else values[variable]) * value
+            total = value if total is None else total + value
+        return total + self.more
 
     def text(self, names: Sequence[str]) -> str:
         """The same as Python, of these names of variables."""
-        factors = [f"({names[variable]} + {added})" for variable, added in self.factors]
-        return f"{' * '.join((str(self.times), *factors))} + {self.more}"
+        found = []
+        for times, factors in self.terms:
+            sums = [f"({names[variable]} + {added})" for variable, added in factors]
+            found.append(" * ".join((str(times), *sums)))
+        return " + ".join((*found, str(self.more)))
+
+
+def product_of(*factors: Factor) -> Varying:
+    """The product of variables, each with a number added."""
+    return Varying(((1, factors),))
+
+
+def fit(
+    known: Varying, of: Sequence[int], column: Sequence[int], falling: bool = False
+) -> Varying | None:
+    """A column of numbers as a multiple of what is known, and was `of`, plus a number."""
+    steps = [(a, b, x, y) for a, b, x, y in zip(of, of[1:], column, column[1:]) if a != b]
+    if not steps:
+        return None
+    a, b, x, y = steps[-1]
+    times, rest = divmod(y - x, b - a)
+    more = y - times * b
+    is_product = any(len(factors) > 1 for _, factors in known.terms)
+    if rest or not times or (times < 0 and not falling) or (is_product and more):
+        return None
+    if any(times * n + more != m for n, m in zip(of, column, strict=True)):
+        return None
+    terms = tuple([(times * some, factors) for some, factors in known.terms])
+    return Varying(terms, times * known.more + more)
 
 
 @dataclass(frozen=True)
@@ -111,7 +147,7 @@ class Derivation:
     bound:     for each of its bound variables which of the graph's it is; below 0: ~ which of the
                `variables`.
     varying:   by the place of a number, what it is of the variables.
-    variables: for each the place of the number that is its value, its least and its greatest.
+    variables: for each which number is its value, or which less which, its least and its greatest.
     constants: places of numbers that are given in memory.
     order:     for each of its nodes which of the graph's it is; 0 for what is none.
     sized:     whether sizes vary, and not only places and constants.
@@ -133,8 +169,9 @@ class Derivation:
     _numbers: Any = field(init=False)  # gives them, of given and fixed ones; None: all are fixed
 
     def __post_init__(self) -> None:
-        names = [f"n[{place}]" for place, _, _ in self.variables]
-        limits = [f"{least} <= n[{place}] <= {most}" for place, least, most in self.variables]
+        names = [" - ".join(f"n[{place}]" for place in read) for read, _, _ in self.variables]
+        limits = [f"{low} <= {x} <= {high}" for x, (_, low, high) in zip(names, self.variables)]
+        names = [f"({name})" for name in names]
         varying = [f"n[{place}] == {one.text(names)}" for place, one in self.varying.items()]
         scope: dict[str, Any] = {}
         known = []
@@ -151,6 +188,11 @@ class Derivation:
         found = [number - count if place is None else place for number, place in places]
         object.__setattr__(self, "_numbers", max(found, default=-1) >= 0 and picking(found))
 
+    def value(self, number: int, numbers: Sequence[Any]) -> int:
+        """What a variable is for a graph with these numbers."""
+        place, *less = self.variables[number][0]
+        return int(numbers[place] - numbers[less[0]] if less else numbers[place])
+
     def holds(self, own: Canonical) -> bool:
         """Whether it is for a graph with these numbers."""
         return bool(self._holds(own.numbers))
@@ -161,7 +203,7 @@ class Derivation:
         if self.constants:
             memory = [*memory, *[constant_buffer(given[place], own) for place in self.constants]]
         buffers = [memory[number] for number in self.buffers]
-        values = [own.values[n] if n >= 0 else given[self.variables[~n][0]] for n in self.bound]
+        values = [own.values[n] if n >= 0 else self.value(~n, given) for n in self.bound]
         numbers, order = self.fixed, Order(own.order, self.order)
         if self._numbers:
             numbers = self._numbers((*given, *self.fixed))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, combinations_with_replacement
+from itertools import chain, combinations_with_replacement, product
 from math import prod
 from typing import Any, Final
 
@@ -37,7 +37,9 @@ from torpor.pipeline.general import (
     Roots,
     Varying,
     bound_to,
+    fit,
     numbers_of,
+    product_of,
     slots_of,
 )
 from torpor.pipeline.remade import (
@@ -92,6 +94,7 @@ class Graph:
         self.constants: list[int] = []
         self.same: list[tuple[int, int]] = []
         self.starts: list[int] = []  # for each variable, the place of the number that it is
+        self.reads: list[tuple[int, ...]] = []  # and that of one which it is more than, if any
         self.limits: list[tuple[int, int]] = []
         self.sizes = 0  # how many of the variables are sizes: the first
         self.moved = moved
@@ -163,7 +166,7 @@ class Graph:
             return
         sign = -1 if self.slots[place].node.op is Ops.PAD else 1
         number = self.add(start, 0, most)
-        self.varying[start + 1] = Varying(((number, 0),), sign, second - sign * first)
+        self.varying[start + 1] = Varying(((sign, ((number, 0),)),), second - sign * first)
 
     def place_of_size(self, start: int) -> Varying | None:
         """Where a box of memory starts whose size varies, if that varies alike: the last row."""
@@ -174,16 +177,28 @@ class Graph:
         size = next(place for place, one in enumerate(self.slots) if one.node is memory)
         if len({*self.columns[size]}) == 1:
             return None
-        fits = (fit(one, self.columns[start]) for one in self.known_columns())
-        return next((one for one in fits if one and not one.is_scaled), None)
+        fits = (fit(one, of, self.columns[start]) for one, of in self.known_columns())
+        return next((one for one in fits if one and one.alone), None)
 
     def add(self, place: int, least: int, most: int) -> int:
         """One more variable, whose value is the number at this place."""
         number = len(self.starts)
         self.starts.append(place)
+        self.reads.append((place,))
         self.limits.append((least, most))
-        self.varying[place] = Varying(((number, 0),))
+        self.varying[place] = product_of((number, 0))
         return number
+
+    def add_length(self, stop: int) -> None:
+        """One more variable, for how long a box is that starts where a variable says: the number at
+        this place less the one before it.
+        """
+        pairs = zip(self.columns[stop], self.columns[stop - 1])
+        self.columns.append(tuple([last - first for last, first in pairs]))
+        length = self.columns[-1][-1]
+        number, start = self.add(len(self.columns) - 1, length, length), self.varying[stop - 1]
+        self.reads[number] = stop, stop - 1
+        self.varying[stop] = replace(start, terms=(*start.terms, (1, ((number, 0),))))
 
     def fit_sizes(self, places: Sequence[int]) -> bool:
         """Each size as a multiple of one that differs, plus a number."""
@@ -191,41 +206,59 @@ class Graph:
         if places and (stay or any(node.op in FIXED for node in self.nodes)):
             return False
 
-        def step(place: int) -> tuple[bool, int, int]:
-            column = self.columns[place]
-            whole = self.slots[place].node.op is Ops.BUFFER  # the product of others
-            return whole, abs(column[-1] - column[-2]) or 1 << 62, column[-1]
+        def step(place: int) -> tuple[bool, int, int, bool]:
+            column, (node, _, second) = self.columns[place], self.slots[place]
+            whole = node.op is Ops.BUFFER  # the product of others
+            ends = second and node.op is Ops.SHRINK and len({*self.columns[place - 1]}) > 1
+            return whole, abs(column[-1] - column[-2]) or 1 << 62, column[-1], not ends
 
         for place in sorted(places, key=step):
             column = self.columns[place]
-            fits = (fit(one, column, self.falling) for one in self.known_columns())
-            counts = self.slots[place].node.op is Ops.LOOP  # a variable and a number added
-            found = next((one for one in fits if one and not (counts and one.is_scaled)), None)
+            fits = (fit(one, of, column, self.falling) for one, of in self.known_columns())
+            node, _, second = self.slots[place]
+            counts = node.op is Ops.LOOP  # a variable and a number added
+            found = next((one for one in fits if one and (one.alone or not counts)), None)
+            found = found or (None if counts else self.fit_sum(column))
             if found is not None:
                 self.varying[place] = found
             elif self.sizes == MOST_SIZES:
                 return False
+            elif second and node.op is Ops.SHRINK and place - 1 in self.varying:
+                self.add_length(place)
             else:
-                self.sizes = self.add(place, column[-1], column[-1]) + 1
+                self.add(place, column[-1], column[-1])
+            self.sizes = len(self.starts)
         return True
 
-    def known_columns(self) -> Iterator[tuple[tuple[Factor, ...], Sequence[int]]]:
+    def fit_sum(self, column: Sequence[int]) -> Varying | None:
+        """A column as a multiple of a variable and another variable, added or taken away, or as one
+        of such a sum.
+        """
+        numbers = range(len(self.starts))
+        values = [*zip(*(self.columns[start] for start in self.starts))]
+        for one in dict.fromkeys(self.varying.values()):
+            if len(one.terms) > 1 and (found := fit(one, [*map(one.at, values)], column)):
+                return found
+        for first, other, sign in product(numbers, numbers, (1, -1)):
+            if first != other:
+                added = self.column((other, 0))
+                rest = [n - sign * more for n, more in zip(column, added, strict=True)]
+                found = fit(product_of((first, 0)), self.column((first, 0)), rest)
+                if found is not None and not found.more:
+                    return replace(found, terms=(*found.terms, (sign, ((other, 0),))))
+        return None
+
+    def known_columns(self) -> Iterator[tuple[Varying, Sequence[int]]]:
         """The variables, and products of two of what they and a number add up to, and what they
         were.
         """
         for number, start in enumerate(self.starts):
-            yield ((number, 0),), self.columns[start]
-        alone = [(*one.factors, one.more) for one in self.varying.values()
-                 if one.times == len(one.factors) == 1]  # fmt: skip
-        sums = sorted(
-            {(number, added + more) for (number, added), more in alone},
-            key=lambda one: (abs(one[1]), one[0]),
-        )
+            yield product_of((number, 0)), self.columns[start]
+        alone = {factor for one in self.varying.values() if (factor := one.alone) is not None}
+        sums = sorted(alone, key=lambda one: (abs(one[1]), one[0]))
         for one, other in combinations_with_replacement(sums, 2):
-            yield (
-                (one, other),
-                [left * right for left, right in zip(*map(self.column, (one, other)))],
-            )
+            columns = zip(*map(self.column, (one, other)))
+            yield product_of(one, other), [left * right for left, right in columns]
 
     def column(self, factor: Factor) -> Sequence[int]:
         """What a variable with a number added was."""
@@ -237,14 +270,16 @@ class Graph:
         """Widen the limits of the sizes as far as the graph stays legal, and see whether it is
         legal in between.
         """
-        now = [self.form.numbers[start] for start in self.starts]
+        now = [self.columns[start][-1] for start in self.starts]
         mosts = self.highest(now) if min(now[: self.sizes]) > 0 else now
         if any(most <= value for most, value in zip(mosts, now)):
             return False
         for number in range(self.sizes):
 
             def legal(value: int, number: int = number) -> bool:
-                return self.elements((*now[:number], value, *now[number + 1 :])) is not None
+                others = (now, [*mosts, *now[self.sizes :]])
+                some = ((*of[:number], value, *of[number + 1 :]) for of in others)
+                return all(self.elements(values) is not None for values in some)
 
             smaller = range(1, now[number])
             self.limits[number] = 1 + bisect_left(smaller, True, key=legal), mosts[number]
@@ -265,7 +300,9 @@ class Graph:
         """
         mosts, rest = list(now[: self.sizes]), now[self.sizes :]
         self.room = max(ROOM, min(MOST, self.elements((*map(doubled, mosts), *rest)) or 0))
-        full: set[int] = set()
+        full = self.taken_away()
+        for number in full:  # padding up to a multiple, say, which does not grow
+            mosts[number] = doubled(max(self.columns[self.starts[number]]))
         while len(full) < self.sizes:
             for number in {*range(self.sizes)} - full:
                 more = doubled(mosts[number])
@@ -276,7 +313,7 @@ class Graph:
                 count, stays = elements(more), mosts[number] == now[number]
                 if count is None and stays and elements(now[number] + 1) is None:
                     return mosts
-                if count is None:
+                if count is None or (stays and count > self.room):
                     larger, room = range(mosts[number] + 1, more + 1), self.room
                     mosts[number] += bisect_left(
                         larger, True, key=lambda n: (some := elements(n)) is None or some > room
@@ -286,6 +323,11 @@ class Graph:
                 if mosts[number] < more or more >= self.room:
                     full.add(number)
         return mosts
+
+    def taken_away(self) -> set[int]:
+        """The variables that something else is less by."""
+        sums = [one.terms for one in self.varying.values() if len(one.terms) > 1]
+        return {number for terms in sums for times, ((number, _), *_) in terms if times < 0}
 
     def elements(self, values: Values) -> int | None:
         """How many elements the largest tensor has for these values; None where the graph is not
@@ -367,8 +409,8 @@ class Graph:
     def written(self) -> tuple[Derivation, Made] | None:
         """The general graph, and what there is to know of it."""
         numbers = self.form.numbers
-        variables = [(s, *limits) for s, limits in zip(self.starts, self.limits, strict=True)]
-        values = enumerate(numbers[start] for start in self.starts)
+        variables = [(read, *limits) for read, limits in zip(self.reads, self.limits)]
+        values = enumerate(self.columns[start][-1] for start in self.starts)
         nodes = [bound_to(n, value, variables) for n, value in values]
         sizes = [
             fold_size(self.varying[place].at(nodes)) if place in self.varying else number
@@ -447,20 +489,3 @@ def corners(limits: Sequence[tuple[int, int]]) -> Iterator[Values]:
 def doubled(size: int) -> int:
     """The next power of two."""
     return 1 << size.bit_length()
-
-
-def fit(
-    known: tuple[tuple[Factor, ...], Sequence[int]], column: Sequence[int], falling: bool = False
-) -> Varying | None:
-    """A column of numbers as a multiple of a known one, plus a number."""
-    factors, of = known
-    steps = [(a, b, x, y) for a, b, x, y in zip(of, of[1:], column, column[1:]) if a != b]
-    if not steps:
-        return None
-    a, b, x, y = steps[-1]
-    times, rest = divmod(y - x, b - a)
-    one = Varying(factors, times, y - times * b)
-    if rest or times < (-1 if falling else 1) or (len(factors) > 1 and one.more):
-        return None
-    holds = all(times * n + one.more == m for n, m in zip(of, column, strict=True))
-    return one if holds else None
