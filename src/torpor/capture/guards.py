@@ -13,7 +13,6 @@ import numpy as np
 
 from torpor.capture.code import imported, is_opaque
 from torpor.capture.holding import is_a, line_of, own_attributes, own_of, snapshot_of
-from torpor.capture.noted import Lack
 from torpor.capture.place import ABSENT, Inherited, Local, Place, Variable
 from torpor.capture.program import Known, Slot, Step, step
 from torpor.capture.python import version_of, word_of_version
@@ -67,8 +66,8 @@ class Test(NamedTuple):
 
     expression: of Python, over named constants; `a` in it are the tensors that the function is
                 called with. `entry` instead: how something is looked at (`getitem`, `getattr`,
-                `contains`: it is not there, `lacks`: none of these names is, or by which slot),
-                what of, under which name, and what is there.
+                `now`, or by which slot), what of, under which name, and what is there; `lacks`:
+                none of these names is there.
     steps:      native ones: where these hold it holds; where they are `exact`, only there.
     of_class:   it holds while no class has been changed.
     """
@@ -89,7 +88,7 @@ class Guards:
         self.versions: tuple[str, Sequence[Step]] = "", ()  # what says that no class was changed
         self.names: dict[str, Any] = {
             "same": same, "same_array": same_array, "same_parts": same_parts, "is_": operator.is_,
-            "contains": operator.contains, "getitem": operator.getitem, "lacks": _lacks,
+            "getitem": operator.getitem, "lacks": _lacks,
             "now": _now, "is_same": _is_same,
         }  # fmt: skip
         self._bound: dict[int, str] = {}
@@ -117,6 +116,9 @@ class Guards:
         is nothing), what is in a cell, or a part of a function is this very value, or a plain one
         that equals it; `other`: it is another one.
         """
+        if value is ABSENT:
+            self.add_lacks(owner, frozenset([name]), path, of_class)
+            return
         known, look, found = Known(value), "getattr", f"{self.bind(owner)}.{name}"
         steps = [step("constant", "owner", Known(owner))]
         if is_a(owner, types.FunctionType):  # Python keeps None there as no object
@@ -126,9 +128,6 @@ class Guards:
         elif is_a(owner, Handle | Storage):
             slot = Slot(Handle if is_a(owner, Handle) else Storage, name)
             steps += [step("slot", "held", "owner", slot), step("is", "held", known)]
-        elif value is ABSENT:
-            look = "contains"
-            steps.append(step("lacks", "owner", Known(name)))
         else:
             look, found = "getitem", f"{self.bind(owner)}[{name!r}]"
             steps += [step("dict_item", "held", "owner", Known(name)), step("is", "held", known)]
@@ -141,11 +140,12 @@ class Guards:
         exact = other or type(value) in (bool, type(None)) or not is_plain(value)
         self.tests.append(Test(test, path, entry, tuple(steps), exact, of_class))
 
-    def add_lacks(self, lack: Lack, names: frozenset[str]) -> None:
+    def add_lacks(
+        self, owner: Any, names: frozenset[str], path: str, of_class: bool = False
+    ) -> None:
         """One more test: something has nothing under any of these names. Where it has fewer names
         than that itself, whether these are still the same is asked first.
         """
-        owner, of_class = lack.owner, lack.kind is not None
         steps, exact = [step("constant", "owner", Known(owner))], len(names) <= len(owner)
         if exact:
             steps += [step("lacks", "owner", Known(name)) for name in sorted(names)]
@@ -154,7 +154,7 @@ class Guards:
             steps += [step("dict_key", "owner", Known(name)) for name in owner]
         entry = ("lacks", owner.keys(), names, True)
         steps = steps if type(owner) is dict else []
-        self.tests.append(Test("", lack.path, entry, tuple(steps), exact, of_class))
+        self.tests.append(Test("", path, entry, tuple(steps), exact, of_class))
 
     def add_versions(self, classes: Sequence[type]) -> None:
         """Have tests about classes asked only where one of these has been changed."""
@@ -202,11 +202,8 @@ class Guards:
             seen = f"map({look}, {owners}, {names})"
             if not isinstance(look, str):
                 seen = f"map({self.bind(look)}, {owners})"
-            if look == "contains":
-                found.append(f"not any({seen})")
-            else:
-                are = [f"all(map({test}, {seen}, {values}))" for test in ("is_", "is_same")]
-                found.append(f"({' or '.join(are)})")
+            are = [f"all(map({test}, {seen}, {values}))" for test in ("is_", "is_same")]
+            found.append(f"({' or '.join(are)})")
         return "\n  and ".join([*found, *[t.expression for t in some if not t.entry]]) or "True"
 
     @cached_property
@@ -247,7 +244,7 @@ class Guards:
             fine = self._function("a", self._all(first))(tensors)
             tests = tests[len(first) :] if fine else first
         look, there, names, _ = tests[0].entry or (None,) * 4
-        if look == "lacks":
+        if look == "lacks" and len(names) > 1:
             return next(f"{tests[0].path}.{name}" for name in there if name in names)
         return tests[0].path
 
@@ -278,7 +275,7 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
         if id(lack.owner) in reach.contents:  # a guard of all that it holds says so
             names &= reach.contents[id(lack.owner)][1].keys()
         if names:
-            guards.add_lacks(lack, names)
+            guards.add_lacks(lack.owner, names, lack.path, lack.kind is not None)
     for container, kept, path in reach.contents.values():
         _guard_contents(guards, container, kept, path)
     for handle, path, steps, requires in reach.tensors.values():

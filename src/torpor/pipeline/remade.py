@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
@@ -39,19 +39,35 @@ def nodes_of(roots: Roots) -> list[UOp]:
     return [node for node in sink.toposort() if node in reached]
 
 
-def over(node: UOp, args: Mapping[UOp, Any], done: Mapping[UOp, UOp]) -> UOp:
-    """A node, and what is in its body, with these args."""
-    arg = args.get(node, node.arg)
-    if node.op in BODIED:
-        inside: dict[UOp, UOp] = {}
-        body = UOp.sink(*roots_of(node))
-        for one in body.toposort():
-            is_name = one.op is Ops.FUNCTION
-            inside[one] = inside[one.src[0]] if is_name else over(one, args, inside)
-        arg = with_roots(arg, inside[body].src)
-    made = UOp(node.op, node.dtype, tuple([done[s] for s in node.src]), arg)
-    made.origins = made.origins or node.origins
-    return made
+def remake(
+    nodes: Iterable[UOp],
+    args: Mapping[UOp, Any],
+    done: dict[UOp, UOp],
+    look: Callable[[UOp, UOp], None] | None = None,
+) -> None:
+    """Make nodes with these args, and those of loops' bodies, where they are not `done` already;
+    `look` is told of what each has become, and is to have bodies checked.
+    """
+    for node in nodes:
+        if node in done:
+            continue
+        if node.op is Ops.FUNCTION:
+            done[node] = done[node.src[0]]
+            continue
+        source, arg = tuple([done[s] for s in node.src]), args.get(node, node.arg)
+        if node.op in BODIED:
+            inside: dict[UOp, UOp] = {}
+            body = UOp.sink(*roots_of(node))
+            remake(body.toposort(), args, inside, look)
+            arg = with_roots(arg, inside[body].src)
+            if look is not None:
+                loop = node if node.op is Ops.LOOP else node.src[0]
+                given = source if loop is node else source[0].src
+                check_body(inside.values(), loop.arg.stepped, given)
+        done[node] = made = UOp(node.op, node.dtype, source, arg)
+        if look is not None:
+            look(made, node)
+        made.origins = made.origins or node.origins
 
 
 def stand_in(dtype: DType, device: str, size: int, shape: tuple[Size, ...]) -> UOp:

@@ -7,7 +7,7 @@ after   size, 2 * size, size + 1
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, combinations_with_replacement, product
 from math import prod
@@ -21,13 +21,10 @@ from torpor.ir.infer import fold_size, largest, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import (
-    BODIED,
     PAIRED,
     PLACED,
     Canonical,
     canonical,
-    roots_of,
-    with_roots,
 )
 from torpor.pipeline.general import (
     Derivation,
@@ -43,11 +40,10 @@ from torpor.pipeline.general import (
     slots_of,
 )
 from torpor.pipeline.remade import (
-    check_body,
     most_terms,
     nodes_of,
-    over,
     refuse_another,
+    remake,
     stand_in,
     terms_in_order,
 )
@@ -348,30 +344,13 @@ class Graph:
             self.varying[place].at(values) if place in self.varying else number
             for place, number in enumerate(self.form.numbers)
         ]
-        done: dict[UOp, UOp] = {}
-        most = self.rebuild(self.nodes, self.args(numbers), done)
-        return done[self.nodes[-1]], most
+        args, most = self.args(numbers), 0
+        memory = [node for node in args if node.op is Ops.BUFFER]
+        held = [Buffer(node.arg.device, args[node], node.dtype) for node in memory]
+        done = {node: node.replace(arg=one) for node, one in zip(memory, held, strict=True)}
 
-    def rebuild(self, nodes: Iterable[UOp], args: Mapping[UOp, Any], done: dict[UOp, UOp]) -> int:
-        """Nodes with these args, and those of loops' bodies: what `rebuilt` gives."""
-        most = 0
-        for node in nodes:
-            if node.op is Ops.FUNCTION:
-                done[node] = done[node.src[0]]
-                continue
-            source, arg = tuple([done[s] for s in node.src]), args.get(node, node.arg)
-            if node.op is Ops.BUFFER and node in args:
-                arg = Buffer(node.arg.device, arg, node.dtype)
-            if node.op in BODIED:
-                inside: dict[UOp, UOp] = {}
-                body = UOp.sink(*roots_of(node))
-                most = max(most, self.rebuild(body.toposort(), args, inside))
-                loop = node if node.op is Ops.LOOP else node.src[0]
-                check_body(
-                    inside.values(), loop.arg.stepped, source if loop is node else source[0].src
-                )
-                arg = with_roots(arg, inside[body].src)
-            done[node] = made = UOp(node.op, node.dtype, source, arg)
+        def look(made: UOp, node: UOp) -> None:
+            nonlocal most
             refuse_another(made, node, args)
             if made is not node and shape_of(made) != shape_of(node):
                 sizes = [largest(size) for size in shape_of(made)]
@@ -381,7 +360,9 @@ class Graph:
                     most = max(most, prod(sizes))
             if node.op is Ops.REDUCE_AXIS and terms_in_order(made, node) > most_terms(node):
                 most = MOST + 1
-        return most
+
+        remake(self.nodes, args, done, look)
+        return done[self.nodes[-1]], most
 
     def args(self, numbers: Sequence[Any]) -> dict[UOp, Any]:
         """The args of the nodes whose numbers vary."""
@@ -459,19 +440,15 @@ class Graph:
         done: dict[UOp, UOp] = {}
         seats: dict[Buffer, int] = {}
         own = {buffer: number for number, buffer in enumerate(self.form.buffers)}
-        constants = {self.form.numbers[place]: n for n, place in enumerate(self.constants)}
-        for node in self.nodes:
-            if node in constants:
-                done[node] = memory = stand_in(node.dtype, self.form.buffers[0].device, 1, ())
-                seats[memory.src[0].arg] = len(own) + constants[node]
-            elif node.op is Ops.BUFFER and node in args:
-                size = args[node]
-                memory = stand_in(node.dtype, node.arg.device, largest(size), (size,))
-                done[node], seats[memory.src[0].arg] = memory, own[node.arg]
-            elif node.op is Ops.FUNCTION:
-                done[node] = done[node.src[0]]
-            else:
-                done[node] = over(node, args, done)
+        for number, place in enumerate(self.constants):
+            node = self.form.numbers[place]
+            done[node] = memory = stand_in(node.dtype, self.form.buffers[0].device, 1, ())
+            seats[memory.src[0].arg] = len(own) + number
+        for node in [node for node in args if node.op is Ops.BUFFER]:
+            size = args[node]
+            memory = stand_in(node.dtype, node.arg.device, largest(size), (size,))
+            done[node], seats[memory.src[0].arg] = memory, own[node.arg]
+        remake(self.nodes, args, done)
         return done, seats
 
 
