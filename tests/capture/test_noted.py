@@ -117,6 +117,28 @@ def test_what_a_function_gives_to_objects_is_given_by_replays() -> None:
     assert "replays" in torpor.explain(f)
 
 
+def test_what_an_object_holds_that_is_found_later_than_others_of_its_class() -> None:
+    things: Any = [Scale(), Scale()]
+    things[1].extra = 3.0
+
+    def later(x: Tensor) -> Tensor:
+        return x * things_again[0].extra
+
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        if hasattr(first, "extra") or "extra" in first.__dict__:
+            x = x * 7
+        return later(x)
+
+    first, things_again = things[0], [things[1]]
+    assert [f(number(1)).item() for _ in range(4)] == [3] * 4
+    assert "replayed 3 times" in torpor.explain(f)
+    things[1].extra = 4.0
+    assert [f(number(1)).item() for _ in range(2)] == [4] * 2
+    first.extra = 1.0
+    assert [f(number(1)).item() for _ in range(2)] == [28] * 2
+
+
 def test_guards_are_not_names_times_objects() -> None:
     """Names that code computes may be any that a class has."""
     names = {f"name{number}": 1.0 for number in range(60)}

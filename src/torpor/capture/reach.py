@@ -332,9 +332,9 @@ class Reach:
             self.objects.append(value)
             for kind in (type(value), value) if is_a(value, type) else (type(value),):
                 self._special(kind)
+        self._attributes(value, path, None if self.noted.everything else self.noted.names)
         if self.whole:
             self._whole(value, path)
-        self._attributes(value, path, None if self.noted.everything else self.noted.names)
 
     def _special(self, kind: type) -> None:
         """Methods of a class that no name in bytecode leads to, such as those of operators."""
