@@ -41,7 +41,7 @@ class Noted:
 
     loaded, changed, stored, asked: as in `Names`, of all code that has run. `names`: the first
         three. everything: attributes are read by names that the code computes.
-    objects: whose attributes count, and their paths.
+    objects: whose attributes count, and their paths, by `id`.
     partial: those of which only `names` do, even if it is everything.
     counting: new places whose values count, which nobody has looked at yet.
     """
@@ -53,7 +53,7 @@ class Noted:
         self.asked: set[str] = set()
         self.names: frozenset[str] = NONE
         self.everything = False
-        self.objects: list[tuple[Any, str]] = []
+        self.objects: dict[int, tuple[Any, str]] = {}
         self.partial: set[int] = set()
         self.counting: list[Place] = []
         self._at: dict[int, dict[str, Place]] = {}  # by what they are of, and by name
@@ -159,13 +159,13 @@ class Noted:
         object, of what counts for its class, since what it had is in a place.
         """
         yield from self._lacks.values()
-        for value, path in self.objects:
+        for value, path in self.objects.values():
             own, names = own_attributes(value), self._lacked_by(value)
             if names and type(own) is dict:
                 yield Lack(own, names, path, None)
 
     def _lacked_by(self, value: Any) -> frozenset[str]:
-        names = self._counted.get(type(value), NONE)
+        names = self._counted.get(type(value), NONE) if id(value) in self.objects else NONE
         if id(value) in self.partial:
             names &= self.names
         return names.difference(self._at.get(id(value), ()))

@@ -146,13 +146,13 @@ class Reach:
         """From now on every attribute of every object counts as read; `whole`: and which it has."""
         if whole and not self.whole:
             self.whole = True
-            for owner, path in self.noted.objects:
+            for owner, path in self.noted.objects.values():
                 self._whole(owner, path)
                 self._told_by(owner, path, _TOLD)
         self._find_modules()
         if not self.noted.everything:
             self.noted.everything = True
-            for owner, path in list(self.noted.objects):
+            for owner, path in list(self.noted.objects.values()):
                 self._attributes(owner, path, None)
             self._settle()
 
@@ -184,7 +184,7 @@ class Reach:
             if place.name in loaded:
                 self._expand(place)
         seen: set[type] = set()
-        for value, path in list(self.noted.objects) if fresh else ():
+        for value, path in list(self.noted.objects.values()) if fresh else ():
             own = own_attributes(value)
             if type(value) not in seen or not (own is None or own.keys().isdisjoint(fresh)):
                 if self._attributes(value, path, fresh):
@@ -311,7 +311,7 @@ class Reach:
 
     def _given(self, function: Any, path: str) -> None:
         """Attributes that users gave to a function, or to one that is jitted."""
-        self.noted.objects.append((function, path))
+        self.noted.objects[id(function)] = function, path
         self._attributes(function, path, None if self.noted.everything else self.noted.names)
 
     def _cells(self, function: types.FunctionType, path: str) -> None:
@@ -327,7 +327,7 @@ class Reach:
 
     # --- attributes -------------------------------------------------------------------------------
     def _attributes_of(self, value: Any, path: str) -> None:
-        self.noted.objects.append((value, path))
+        self.noted.objects[id(value)] = value, path
         if not is_a(value, types.ModuleType) or not is_opaque(_name_of(value)):
             self.objects.append(value)
             for kind in (type(value), value) if is_a(value, type) else (type(value),):
