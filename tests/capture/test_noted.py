@@ -10,6 +10,7 @@ import pytest
 
 import torpor
 from torpor import Tensor
+from torpor.base.attributes import attributes
 
 
 def number(value: float) -> Tensor:
@@ -137,6 +138,22 @@ def test_what_an_object_holds_that_is_found_later_than_others_of_its_class() -> 
     assert [f(number(1)).item() for _ in range(2)] == [4] * 2
     first.extra = 1.0
     assert [f(number(1)).item() for _ in range(2)] == [28] * 2
+
+
+def test_what_a_function_of_a_library_holds_is_asked_for() -> None:
+    act, scale = torpor.nn.functional.gelu, Scale()
+
+    @functools.wraps(product)
+    def own(x: Tensor) -> Tensor:
+        return x * scale.factor
+
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        return act(own(x)) * (2 if hasattr(own, "__wrapped__") else 3) + 0 * len(attributes(act))
+
+    wanted = 2 * act(number(2)).item()
+    assert [f(number(1)).item() for _ in range(4)] == pytest.approx([wanted] * 4)
+    assert "replayed 3 times" in torpor.explain(f)
 
 
 def test_guards_are_not_names_times_objects() -> None:
