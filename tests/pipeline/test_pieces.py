@@ -87,6 +87,20 @@ def test_layers_that_are_chosen_by_a_coin(compiled, planned) -> None:
     assert len(planned) < 4
 
 
+def test_functions_of_each_element_in_ever_other_orders(compiled) -> None:
+    """Nothing in them is a place where graphs are cut."""
+    draw = random.Random(4)
+    for number in range(80):
+        if number == 60:
+            compiled.clear()
+        given = NUMBERS.normal(size=(5, 7))
+        x, wanted = Tensor(given), given
+        for kind in draw.choices(KINDS, k=12):
+            x, wanted = kind[0](x), kind[1](wanted)
+        np.testing.assert_allclose(x.numpy(), wanted, rtol=1e-9, atol=1e-12)
+    assert len(compiled) < 10  # of 20 graphs, each of its own
+
+
 def test_trees_of_ever_other_forms(compiled) -> None:
     array = NUMBERS.normal(size=(10, 5)) / 3
     weight = Tensor(array).requires_grad_()

@@ -215,12 +215,10 @@ class _Run:
         take_back(arguments, self._plain)
         for container, *_ in (*reach.contents.values(), *self.tracer.altered.values()):
             take_back(container, self._plain)
-        for place in reach.places.values():
-            now = place.now()
-            if place.name in reach.stored and now is not place.value:
-                plain = take_back(now, self._plain)
-                if plain is not now:
-                    place.put(plain)
+        for place, now in reach.noted.rebound():
+            plain = take_back(now, self._plain)
+            if plain is not now:
+                place.put(plain)
 
 
 def _stand_in(tensor: Handle) -> Handle:

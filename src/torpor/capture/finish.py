@@ -113,15 +113,9 @@ class _Finish:
         """Places outside that the function binds anew; of those that it reads too, which have a
         guard, only by what is plain.
         """
-        reach, found = self.tracer.reach, []
-        for place in reach.places.values():
-            if place.name in reach.stored:
-                now = place.now()
-                if now is place.value or same(now, place.value):
-                    continue
-                if is_plain(now) or not reach.is_read(place):
-                    found.append((place, now))
-        return found
+        reach = self.tracer.reach
+        changed = [(p, now) for p, now in reach.noted.rebound() if not same(now, p.value)]
+        return [(p, now) for p, now in changed if is_plain(now) or not reach.noted.is_read(p)]
 
     def additions(self) -> list[tuple[Any, list[Any]]]:
         """Lists outside that the function only appended to, and what. Plain constants are a note

@@ -65,8 +65,9 @@ class Test(NamedTuple):
     """One thing that must hold, and what it is about.
 
     expression: of Python, over named constants; `a` in it are the tensors that the function is
-                called with. `entry` instead: how something is looked at (`getitem`, `getattr`, or
-                `contains`: it is not there), what of, under which name, and what is there.
+                called with. `entry` instead: how something is looked at (`getitem`, `getattr`,
+                `now`, or by which slot), what of, under which name, and what is there; `lacks`:
+                none of these names is there.
     steps:      native ones: where these hold it holds; where they are `exact`, only there.
     of_class:   it holds while no class has been changed.
     """
@@ -87,7 +88,8 @@ class Guards:
         self.versions: tuple[str, Sequence[Step]] = "", ()  # what says that no class was changed
         self.names: dict[str, Any] = {
             "same": same, "same_array": same_array, "same_parts": same_parts, "is_": operator.is_,
-            "contains": operator.contains, "getitem": operator.getitem,
+            "getitem": operator.getitem, "lacks": _lacks,
+            "now": _now, "is_same": _is_same,
         }  # fmt: skip
         self._bound: dict[int, str] = {}
         self.places: dict[str, Place] = {}  # by path, those that tests are about
@@ -108,12 +110,15 @@ class Guards:
 
     def add_held(
         self, owner: Any, name: str, value: Any, path: str, *, other: bool = False,
-        equal: bool = False, of_class: bool = False,
+        of_class: bool = False,
     ) -> None:  # fmt: skip
         """One more test: a slot of a tensor or a storage, what a mapping has under a name (`ABSENT`
-        is nothing), what is in a cell, or a part of a function is this very value; `other`: it is
-        another one; `equal`: or it is another one that equals it.
+        is nothing), what is in a cell, or a part of a function is this very value, or a plain one
+        that equals it; `other`: it is another one.
         """
+        if value is ABSENT:
+            self.add_lacks(owner, frozenset([name]), path, of_class)
+            return
         known, look, found = Known(value), "getattr", f"{self.bind(owner)}.{name}"
         steps = [step("constant", "owner", Known(owner))]
         if is_a(owner, types.FunctionType):  # Python keeps None there as no object
@@ -123,9 +128,6 @@ class Guards:
         elif is_a(owner, Handle | Storage):
             slot = Slot(Handle if is_a(owner, Handle) else Storage, name)
             steps += [step("slot", "held", "owner", slot), step("is", "held", known)]
-        elif value is ABSENT:
-            look = "contains"
-            steps.append(step("lacks", "owner", Known(name)))
         else:
             look, found = "getitem", f"{self.bind(owner)}[{name!r}]"
             steps += [step("dict_item", "held", "owner", Known(name)), step("is", "held", known)]
@@ -133,9 +135,26 @@ class Guards:
             steps = []  # native code does not find it
         if other:
             steps[-1] = steps[-1]._replace(operation="not")
-        entry = () if other or equal else (look, owner, name, value)
-        test = "" if entry else _test(found, self.bind(value), other, equal)
-        self.tests.append(Test(test, path, entry, tuple(steps), not equal, of_class))
+        entry = () if other else (look, owner, name, value)
+        test = f"{found} is not {self.bind(value)}" if other else ""
+        exact = other or type(value) in (bool, type(None)) or not is_plain(value)
+        self.tests.append(Test(test, path, entry, tuple(steps), exact, of_class))
+
+    def add_lacks(
+        self, owner: Any, names: frozenset[str], path: str, of_class: bool = False
+    ) -> None:
+        """One more test: something has nothing under any of these names. Where it has fewer names
+        than that itself, whether these are still the same is asked first.
+        """
+        steps, exact = [step("constant", "owner", Known(owner))], len(names) <= len(owner)
+        if exact:
+            steps += [step("lacks", "owner", Known(name)) for name in sorted(names)]
+        else:
+            steps += [step("dict_length", "owner", len(owner)), step("dict_start")]
+            steps += [step("dict_key", "owner", Known(name)) for name in owner]
+        entry = ("lacks", owner.keys(), names, True)
+        steps = steps if type(owner) is dict else []
+        self.tests.append(Test("", path, entry, tuple(steps), exact, of_class))
 
     def add_versions(self, classes: Sequence[type]) -> None:
         """Have tests about classes asked only where one of these has been changed."""
@@ -169,18 +188,22 @@ class Guards:
         return step("holds", Known(self._function("*a", self._all(tests))), 0, tensors)
 
     def _all(self, tests: Iterable[Test]) -> str:
-        """The expression that all of these hold, which may raise `LookupError` or `ValueError`.
+        """The expression that all of these hold, which may raise what `_function` catches.
         What is there or not is asked of all at once: each by itself takes long to compile.
         """
         found = []
         some = [*tests]
-        for look in ("contains", "getitem", "getattr"):
-            entries = [t.entry[1:] for t in some if t.entry and t.entry[0] == look]
-            if entries:
-                owners, names, values = map(self.bind, zip(*entries, strict=True))
-                seen = f"map({look}, {owners}, {names})"
-                none = look == "contains"
-                found.append(f"not any({seen})" if none else f"all(map(is_, {seen}, {values}))")
+        looks: dict[Any, list[Any]] = {}
+        for test in some:
+            if test.entry:
+                looks.setdefault(test.entry[0], []).append(test.entry[1:])
+        for look, entries in looks.items():
+            owners, names, values = map(self.bind, zip(*entries, strict=True))
+            seen = f"map({look}, {owners}, {names})"
+            if not isinstance(look, str):
+                seen = f"map({self.bind(look)}, {owners})"
+            are = [f"all(map({test}, {seen}, {values}))" for test in ("is_", "is_same")]
+            found.append(f"({' or '.join(are)})")
         return "\n  and ".join([*found, *[t.expression for t in some if not t.entry]]) or "True"
 
     @cached_property
@@ -196,7 +219,7 @@ class Guards:
     def _function(self, head: str, body: str) -> Check:
         source = (
             f"def check({head}):\n try:\n  return bool({body})\n"
-            " except (LookupError, ValueError):\n  return False\n"
+            " except (AttributeError, LookupError, ValueError):\n  return False\n"
         )
         scope = {**self.names, "bool": bool}
         exec(source, scope)
@@ -220,22 +243,39 @@ class Guards:
             first = tests[: len(tests) // 2]
             fine = self._function("a", self._all(first))(tensors)
             tests = tests[len(first) :] if fine else first
+        look, there, names, _ = tests[0].entry or (None,) * 4
+        if look == "lacks" and len(names) > 1:
+            return next(f"{tests[0].path}.{name}" for name in there if name in names)
         return tests[0].path
 
 
-def _test(found: str, value: str, other: bool = False, equal: bool = False) -> str:
-    """The expression that asks whether something is a value."""
-    test = f"{found} is {'not ' if other else ''}{value}"
-    return f"({test} or same({found}, {value}))" if equal else test
+_lacks: Final[Callable[[Any, Any], bool]] = type(
+    {}.keys()
+).isdisjoint  # goes through the fewer of the names
+
+
+def _now(place: Place, _: Any) -> Any:
+    return place.now()
+
+
+def _is_same(value: Any, kept: Any) -> bool:
+    """Whether it is this very value, or a plain one that equals it."""
+    return value is kept or same(value, kept)
 
 
 def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
     """The guards for everything that the traced code could read."""
     guards = Guards()
     reach = tracer.reach
-    for place in reach.places.values():
-        if reach.is_read(place):
+    for place in reach.noted.places():
+        if reach.noted.is_read(place):
             _guard_place(guards, place)
+    for lack in reach.noted.lacks():
+        names = reach.noted.read_of(lack)
+        if id(lack.owner) in reach.contents:  # a guard of all that it holds says so
+            names &= reach.contents[id(lack.owner)][1].keys()
+        if names:
+            guards.add_lacks(lack.owner, names, lack.path, lack.kind is not None)
     for container, kept, path in reach.contents.values():
         _guard_contents(guards, container, kept, path)
     for handle, path, steps, requires in reach.tensors.values():
@@ -245,7 +285,7 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
             guards.add_held(handle, "_path", steps, what)
             guards.add_held(handle, "_storage", storage, what)
             guards.add_held(storage, "requires", entry.requires, what)
-        elif "requires_grad" in reach.loaded:
+        elif "requires_grad" in reach.noted.loaded:
             guards.add(
                 f"{guards.bind(handle)}.requires_grad is {requires}", f"{path}.requires_grad"
             )
@@ -323,14 +363,14 @@ def _guard_functions(guards: Guards, functions: Sequence[types.FunctionType]) ->
 def _guard_place(guards: Guards, place: Place) -> None:
     path, owner, name, value = _about(place), place.owner, place.name, place.value
     guards.places.setdefault(path, place)
-    equal = is_plain(value) and type(value) not in (bool, type(None))
     in_cell = is_a(owner, types.CellType)
-    if place.slot is not None or is_a(place, Variable | Local) or (in_cell and value is ABSENT):
-        found = f"{guards.bind(place)}.now()"
-        guards.add(_test(found, guards.bind(value), equal=equal), path)
+    if place.slot is not None and value is not ABSENT:
+        guards.tests.append(Test("", path, (place.slot.__get__, owner, None, value)))
+    elif place.slot is not None or is_a(place, Variable | Local) or (in_cell and value is ABSENT):
+        guards.tests.append(Test("", path, ("now", place, None, value)))
     else:
         inherited, name = is_a(place, Inherited), "cell_contents" if in_cell else name
-        guards.add_held(owner, name, value, path, equal=equal, of_class=inherited)
+        guards.add_held(owner, name, value, path, of_class=inherited)
 
 
 def _about(place: Place) -> str:
@@ -403,7 +443,7 @@ def _guard_grads(guards: Guards, tracer: Tracer, arguments: Sequence[Handle]) ->
     """Whether a leaf has a gradient already decides whether the next one is added to it."""
     places = {id(handle): f"a[{number}]" for number, handle in enumerate(arguments)}
     for handle, entry in tracer.grads.values():
-        asked = "grad" in tracer.reach.loaded and handle.requires_grad
+        asked = "grad" in tracer.reach.noted.loaded and handle.requires_grad
         if id(handle) not in tracer.forgotten and (asked or id(handle) in tracer.accumulated):
             has = entry is not None
             if id(handle) in places:
@@ -411,81 +451,3 @@ def _guard_grads(guards: Guards, tracer: Tracer, arguments: Sequence[Handle]) ->
                 guards.add(test, GRADIENT_THERE)
             else:
                 guards.add_held(handle, "grad", None, GRADIENT_THERE, other=has)
-
-
-# --- in the words of the program, for who reads a recording ---------------------------------------
-_OWN: Final = "torpor"
-FEW: Final = 8  # names that are read without a pause
-REST: Final = "of torpor and other libraries, and names that are not there"
-
-
-def told(guards: Guards) -> list[list[str]]:
-    """For each guard: what kind of thing it is about, what it is called, and its value if that is
-    a plain one.
-    """
-    found = []
-    for path in guards.paths():
-        place = guards.places.get(path)
-        kind = "what objects hold" if place is None else kind_of(place)
-        found.append([kind, path, "" if place is None else plain_value_of(place)])
-    return found
-
-
-def listed(guards: Guards) -> list[str]:
-    """What is guarded, for a person: what is neither the program's own nor there is counted, where
-    it is more than a few.
-    """
-    by_kind = told(guards)
-    rest = [path for kind, path, _ in by_kind if kind == REST]
-    if len(rest) <= FEW:
-        return guards.paths()
-    own = [path for kind, path, _ in by_kind if kind != REST]
-    return [*own, f"{len(rest)} names {REST}"]
-
-
-def plain_value_of(place: Place | None) -> str:
-    """The value that was seen, if it is a plain one."""
-    return repr(place.value) if place is not None and is_plain(place.value) else ""
-
-
-def kind_of(place: Place) -> str:
-    """What kind of thing a place is."""
-    owner, value = place.owner, place.value
-    if value is ABSENT or _is_own(place):
-        return REST
-    if is_a(value, types.FunctionType) or is_a(value, type) or is_a(value, types.ModuleType):
-        return "functions, classes and modules"
-    if is_a(owner, types.CellType):
-        return "closure variables"
-    if _module_of(owner):
-        return "globals"
-    return "attributes of classes" if is_a(place, Inherited) else "attributes"
-
-
-def _module_of(owner: Any) -> str:
-    """The name of the module whose globals these are, if they are some."""
-    name = owner.get("__name__") if type(owner) is dict and "__spec__" in owner else None
-    return name if type(name) is str else ""
-
-
-def _is_own(place: Place) -> bool:
-    kind = place.kind if isinstance(place, Inherited) else None
-    name = _module_of(place.owner) if kind is None else type.__getattribute__(kind, "__module__")
-    return type(name) is str and name.partition(".")[0] in (_OWN, "builtins", "numpy")
-
-
-def change(why: str, old: Guards, new: Guards) -> str:
-    """What the value was that a call missed by, and what it became; empty where that is no text."""
-    was, now = plain_value_of(old.places.get(why)), plain_value_of(new.places.get(why))
-    return changed(was, now) if was and now else ""
-
-
-def changed(was: Any, now: Any) -> str:
-    """From what to what something changed that tells kinds of calls apart."""
-    return f"it was {_called(was)}, and then {_called(now)}"
-
-
-def _called(part: Any) -> str:
-    """A part of a kind of call as text: what is not by value is called by its type."""
-    kind = part[0] if type(part) is tuple and part and is_a(part[0], type) else part
-    return kind.__name__ if is_a(kind, type) else str(getattr(kind, "name", kind))

@@ -90,8 +90,8 @@ def has_name(kind: type, name: str) -> bool:
 
 def is_given_one_of(tensor: Handle, reach: Any) -> bool:
     """Whether a program gave a tensor an attribute that the code of a trace has a name for."""
-    own, names = attributes(tensor).keys(), reach.loaded | reach.stored | reach.asked
-    return bool(own) and (reach.everything or not names.isdisjoint(own))
+    own, noted = attributes(tensor).keys(), reach.noted
+    return bool(own) and (noted.everything or not noted.names.isdisjoint(own))
 
 
 def own_attributes(value: Any) -> Any:

@@ -18,7 +18,6 @@ from torpor.base.phases import phase
 from torpor.base.site import decode, here
 from torpor.capture.attempt import Attempt, attempt, of_any_size
 from torpor.capture.constant import READS, Seen
-from torpor.capture.guards import change, changed, listed, told
 from torpor.capture.holding import is_a, is_tensor
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Pattern, pattern_of
@@ -28,6 +27,7 @@ from torpor.capture.sizes import Dynamic, Larger, Sizes, computed, shown
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import Again
 from torpor.capture.tree import Call, arguments_of, holds_twice, names_of
+from torpor.capture.words import change, changed, listed, told
 from torpor.device.host import raise_held
 from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.pipeline.compiled_graph import Failed

@@ -17,8 +17,8 @@ import operator
 import sys
 import threading
 import types
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from torpor.capture.code import imported, is_opaque, is_ours, names_of, root_of
 from torpor.capture.holding import (
@@ -35,14 +35,15 @@ from torpor.capture.holding import (
     own_attributes,
     own_of,
 )
-from torpor.capture.place import ABSENT, Inherited, Local, Place, Variable
+from torpor.capture.noted import NONE, Noted
+from torpor.capture.place import ABSENT, Local, Place, Variable
 from torpor.capture.tree import is_plain
 from torpor.graph.build import identity
 from torpor.tensor.differentiate import leaf_number
 from torpor.tensor.handle import Handle
+from torpor.tensor.pairs import Pair
 from torpor.tensor.path import Step
 
-_NONE: Final[frozenset[str]] = frozenset()
 # Modules and classes of one package, and its objects, all of whose attributes may count: choices.
 MOST: Final = 128
 MOST_OBJECTS: Final = 1024
@@ -62,6 +63,7 @@ _TOLD: Final = frozenset(
     __name__ __qualname__ __doc__ __module__ __code__ __defaults__ __kwdefaults__ __annotations__
     """.split()  # noqa: SIM905 (a table that is read)
 )
+_SLOTS: Final = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
 def _is_closed(code: types.CodeType) -> bool:
@@ -77,20 +79,14 @@ class Reach:
 
     def __init__(self, bake: Callable[[str], None], found: Callable[[Handle], None]):
         self.bake, self.found = bake, found
-        self.loaded: set[str] = set()
-        self.changed: set[str] = set()
-        self.stored: set[str] = set()
-        self.asked: set[str] = set()
-        self.everything = False  # attributes are read by names that the code computes
+        self.noted = Noted()
         self.whole = False  # the code asks which attributes there are
         self.functions: list[types.FunctionType] = []  # whose code has been entered
         self.objects: list[Any] = []  # whose attributes count
         self._inner: set[types.CodeType] = set()  # code of functions that are made inside
-        self.places: dict[tuple[int, str], Place] = {}
         self.contents: dict[int, tuple[Any, Any, str]] = {}  # container, snapshot, path
         self.tensors: dict[int, tuple[Handle, str, Step | None, bool]] = {}
         self._objects: dict[int, tuple[Any, str]] = {}
-        self._attributed: list[tuple[Any, str]] = []
         self._functions: dict[types.CodeType, list[tuple[types.FunctionType, str]]] = {}
         self._entered: set[types.CodeType] = set()
         self._heap: list[types.FunctionType] | None = None  # when the trace needed them
@@ -107,8 +103,9 @@ class Reach:
         """Code with these globals is about to run for the first time."""
         self._entered.add(code)
         names = names_of(code)
-        self.asked |= names.asked
-        self._learn(names.loaded, names.changed, names.stored)
+        self._learn(
+            loaded=names.loaded, changed=names.changed, stored=names.stored, asked=names.asked
+        )
         if names.finds:
             self._find_modules()
         for kind in [*self.classes] if "__match_args__" in names.loaded else ():
@@ -149,48 +146,49 @@ class Reach:
         """From now on every attribute of every object counts as read; `whole`: and which it has."""
         if whole and not self.whole:
             self.whole = True
-            for owner, path in self._attributed:
+            for owner, path in self.noted.objects.values():
                 self._whole(owner, path)
+                self._told_by(owner, path, _TOLD)
         self._find_modules()
-        if not self.everything:
-            self.everything = True
-            for owner, path in list(self._attributed):
+        if not self.noted.everything:
+            self.noted.everything = True
+            for owner, path in list(self.noted.objects.values()):
                 self._attributes(owner, path, None)
             self._settle()
 
     def named(self, owner: Any, name: str | None = None, **_: object) -> None:
         """An attribute of `owner` is read, should it be there; no name: all that it itself has."""
         asked = frozenset(own_attributes(owner) or () if name is None else [name])
-        self.asked |= asked
         if owner is sys:
             self._find_modules()
         if name is None and self.is_known(owner):
             self._whole(owner, self.path_of(owner))
-        self._learn(asked, _NONE, _NONE)
+        self._learn(loaded=asked, asked=asked)
         self._settle()
 
     def _find_modules(self) -> None:
         """From now on what is in any module may be read, by its name."""
         if not self._finds:
             self._finds = True
-            for place in list(self.places.values()):
+            for place in self.noted.places():
                 if place.value is sys.modules:
                     self._expand(place)
 
-    def _learn(
-        self, loaded: frozenset[str], changed: frozenset[str], stored: frozenset[str]
-    ) -> None:
-        fresh = (loaded | changed | stored) - (self.loaded | self.changed | self.stored)
-        expanding = loaded - self.loaded
-        self.loaded |= loaded
-        self.changed |= changed
-        self.stored |= stored
-        for place in list(self.places.values()) if expanding else ():
-            if place.name in expanding:
+    def _learn(self, **used: frozenset[str]) -> None:
+        """Code uses names in these ways (see `Names`): what is reached is looked at for those that
+        none has used so before. Where all that there is to see is what its class says, one object
+        of the class is enough, but for those that have one of these names themselves.
+        """
+        fresh, loaded = self.noted.learn(**used)
+        for place in self.noted.places() if loaded and not self.noted.everything else ():
+            if place.name in loaded:
                 self._expand(place)
-        if fresh:
-            for owner, path in list(self._attributed):
-                self._attributes(owner, path, fresh)
+        seen: set[type] = set()
+        for value, path in list(self.noted.objects.values()) if fresh else ():
+            own = own_attributes(value)
+            if type(value) not in seen or not (own is None or own.keys().isdisjoint(fresh)):
+                if self._attributes(value, path, fresh):
+                    seen.add(type(value))
 
     # --- values -----------------------------------------------------------------------------------
     def root(self, value: Any, path: str) -> None:
@@ -216,7 +214,10 @@ class Reach:
             self._waiting.append((value, path))
 
     def _settle(self) -> None:
-        while self._waiting:
+        while self._waiting or self.noted.counting:
+            if self.noted.counting:
+                self._expand(self.noted.counting.pop())
+                continue
             value, path = self._waiting.pop()
             if self.is_known(value):
                 continue
@@ -229,6 +230,7 @@ class Reach:
             else:
                 self._objects[id(value)] = value, path
                 self._look_at(value, path)
+        self.noted.forget_looks()
 
     def _look_at(self, value: Any, path: str) -> None:
         if is_a(value, types.FunctionType):
@@ -238,7 +240,7 @@ class Reach:
         elif is_a(value, type):
             self._class(value, path)
         elif is_a(value, contextvars.ContextVar):
-            place = self._put(Variable(value, path, path), (id(value), ""))
+            place = self.noted.put(Variable(value, path, path), id(value))
             place.read = True
             self._expand(place)
         else:
@@ -285,15 +287,14 @@ class Reach:
             if own_of(value).get("_is_protocol"):
                 names = {*own_of(value), *own_of(value).get("__annotations__", ())}
                 members = frozenset(name for name in names if not name.startswith("_"))
-                self.asked |= members
-                self._learn(members, _NONE, _NONE)
+                self._learn(loaded=members, asked=members)
         if not is_opaque(module_of(value)):
             self._attributes_of(value, path)
 
     def _named(self, value: Any) -> None:
         """Attributes whose names an `attrgetter` holds."""
         texts = [text for text in value.__reduce__()[1] if type(text) is str]
-        self._learn(frozenset(name for text in texts for name in text.split(".")), _NONE, _NONE)
+        self._learn(loaded=frozenset(name for text in texts for name in text.split(".")))
 
     def _function(self, function: types.FunctionType, path: str) -> None:
         if is_opaque(function.__globals__.get("__name__")):
@@ -310,10 +311,8 @@ class Reach:
 
     def _given(self, function: Any, path: str) -> None:
         """Attributes that users gave to a function, or to one that is jitted."""
-        self._attributed.append((function, path))
-        self._attributes(
-            function, path, None if self.everything else self.loaded | self.changed | self.stored
-        )
+        self.noted.objects[id(function)] = function, path
+        self._attributes(function, path, None if self.noted.everything else self.noted.names)
 
     def _cells(self, function: types.FunctionType, path: str) -> None:
         self.functions.append(function)
@@ -328,15 +327,14 @@ class Reach:
 
     # --- attributes -------------------------------------------------------------------------------
     def _attributes_of(self, value: Any, path: str) -> None:
-        self._attributed.append((value, path))
+        self.noted.objects[id(value)] = value, path
         if not is_a(value, types.ModuleType) or not is_opaque(_name_of(value)):
             self.objects.append(value)
             for kind in (type(value), value) if is_a(value, type) else (type(value),):
                 self._special(kind)
+        self._attributes(value, path, None if self.noted.everything else self.noted.names)
         if self.whole:
             self._whole(value, path)
-        names = None if self.everything else self.loaded | self.changed | self.stored
-        self._attributes(value, path, names)
 
     def _special(self, kind: type) -> None:
         """Methods of a class that no name in bytecode leads to, such as those of operators."""
@@ -346,7 +344,7 @@ class Reach:
             self.classes[base] = None
             for name, found in own_of(base).items():
                 if name.startswith("__") and name.endswith("__") and name not in _NOTES:
-                    place = self._inherited_place(base, name, f"{name_of(base)}.{name}")
+                    place = self.noted.inherited(base, name, f"{name_of(base)}.{name}")
                     place.read = True
                     if not is_a(found, types.FunctionType):  # those are looked at when they run
                         self._expand(place)
@@ -354,49 +352,61 @@ class Reach:
 
     def _matched(self, kind: type) -> None:
         """Attributes that patterns without names are matched with."""
-        if "__match_args__" in self.loaded:
+        if "__match_args__" in self.noted.loaded:
             names = frozenset(own_of(kind).get("__match_args__", ()))
-            if not names <= self.loaded:
-                self._learn(names, _NONE, _NONE)
+            if not names <= self.noted.loaded:
+                self._learn(loaded=names)
 
     def _whole(self, value: Any, path: str) -> None:
         own = own_attributes(value)
         if is_a(value, threading.local):
             self.bake(f"which attributes {path} has in this thread")
         elif type(own) is dict and not is_a(value, types.ModuleType):
-            places = {name: self.places.get((id(value), name)) for name in own}
-            first = {name: own[name] if at is None else at.value for name, at in places.items()}
-            kept = {name: part for name, part in first.items() if part is not ABSENT}
+            kept = self.noted.first(value, own)
             self.contents.setdefault(id(own), (own, kept, f"{path}.__dict__"))
 
-    def _attributes(self, value: Any, path: str, names: Any) -> None:
-        """Note the attributes of `value` under these names (None: under all that it has)."""
-        own = own_attributes(value)
-        if is_tensor(value):  # whose own are those that a program gave it
-            for name in self.asked.union(own) if names is None else names:
-                if name in own or (name in self.asked and not has_name(type(value), name)):
-                    self._place(own, name, f"{path}.{name}", identity=id(value))
-            return
-        if names is None:
-            names = self.loaded | self.changed | self.stored
-            if self._counts_whole(value):
-                names = names.union(own or (), named_by_classes(type(value)))
-        if is_a(value, types.ModuleType):
-            self._of_module(value, own, names, path)
-            if type(value) is types.ModuleType:
-                return
-        if is_a(value, types.FunctionType) or is_ours(module_of(type(value))):
-            opaque = is_opaque(module_of(type(value)))  # the rest is their own
-            names = [x for x in names if not (opaque and x.startswith("_")) or x == "__wrapped__"]
-        if is_a(value, types.FunctionType | type):
-            self._told_by(value, path)
-        for name in names:
-            if is_a(value, threading.local):
-                self._local(value, name, f"{path}.{name}")
-                continue
-            if type(own) is dict and name in own:
+    def _attributes(self, value: Any, path: str, names: Any) -> bool:
+        """Note the attributes of `value` under these names (None: under all that it has). Whether
+        other objects of its class look the same, but for what they have themselves.
+        """
+        a_class: Any = type(value)
+        own, kind, noted = own_attributes(value), _kind(a_class), self.noted
+        if kind.is_tensor:  # whose own are those that a program gave it
+            names = noted.asked.union(own) if names is None else names
+            for name in names.intersection(own):
                 self._place(own, name, f"{path}.{name}", identity=id(value))
-            self._inherited(value, own, name, f"{path}.{name}")
+            names = frozenset(x for x in noted.asked & names if not has_name(a_class, x))
+            noted.count(a_class, names)
+            return True
+        loads = noted.loaded if names is None else noted.loaded & names
+        told = kind.told.keys() & (_TOLD if self.whole and names is None else loads)
+        self._told_by(value, path, told)
+        mine = own.keys() if type(own) is dict else NONE
+        if names is not None or not self._counts_whole(value):
+            names = noted.names if names is None else names
+            mine = mine & names
+        else:
+            names = noted.names | named_by_classes(a_class) | (NONE if mine else set(own or ()))
+        if kind.is_module:
+            self._of_module(value, own, names.union(mine), path)
+            if a_class is types.ModuleType:
+                return False
+        if kind.is_public:
+            names, mine = _public(names), _public(frozenset(mine))
+        if kind.is_local:
+            self._local(value, names.union(mine), path)
+            return False
+        for name in [*mine]:
+            self._place(own, name, f"{path}.{name}", identity=id(value))
+        if is_a(value, type):
+            noted.from_class(value, names, path)
+        if mine:  # unless a class has a descriptor of that name
+            noted.from_class(a_class, frozenset(mine), path, every=True)
+        counted, slots, _ = noted.from_class(a_class, names, path)
+        noted.count(a_class, counted)
+        for name, slot in slots:
+            self._place(value, name, f"{path}.{name}", slot)
+        return not (slots or told or issubclass(a_class, type))
 
     def _counts_whole(self, value: Any) -> bool:
         """Whether attributes of an object count under names that code computes: not those of
@@ -411,74 +421,39 @@ class Reach:
         known.add(id(value))
         if len(known) <= (MOST if key[1] else MOST_OBJECTS):
             return True
+        self.noted.partial.add(id(value))
         self.bake(f"what there is in {key[0]}, by names that are computed")
         return False
 
-    def _told_by(self, value: Any, path: str) -> None:
+    def _told_by(self, value: Any, path: str, names: Iterable[str]) -> None:
         """What a function or a class says of itself."""
-        kind = types.FunctionType if is_a(value, types.FunctionType) else type
-        for name in _TOLD if self.whole else _TOLD.intersection(self.loaded):
-            slot = own_of(kind).get(name)
-            if is_a(slot, types.GetSetDescriptorType | types.MemberDescriptorType):
-                self._place(value, name, f"{path}.{name}", slot)
+        kind: Any = type(value)
+        told = _kind(kind).told
+        for name in told.keys() & names:
+            self._place(value, name, f"{path}.{name}", told[name])
 
-    def _local(self, value: Any, name: str, path: str) -> None:
-        key = id(value), name
-        if key not in self.places:
-            self._put(Local(value, name, path), key)
+    def _local(self, value: Any, names: Iterable[str], path: str) -> None:
+        for name in names:
+            if self.noted.of(id(value), name) is None:
+                self.noted.put(Local(value, name, f"{path}.{name}"), id(value))
 
     def _of_module(self, module: Any, own: Any, names: Any, path: str) -> None:
         made_up = "__getattr__" in own and not is_opaque(_name_of(module))
         if made_up:
             self._place(own, "__getattr__", f"{path}.__getattr__", read=True)
         for name in names:
-            if name in own or made_up or name in self.asked:
+            if name in own or made_up or name in self.noted.asked:
                 self._place(own, name, f"{path}.{name}")
-
-    def _inherited(self, value: Any, own: Any, name: str, path: str) -> None:
-        """Note an attribute that an object has from its class, and wherever it could be hidden."""
-        lines = [line_of(type(value))]
-        if is_a(value, type):
-            lines.insert(0, line_of(value))
-        asked = name in self.stored or name in self.asked
-        has = type(own) is dict and name in own  # unless a class has a descriptor of that name
-        for line in lines:
-            places = [place for place, base in enumerate(line) if name in own_of(base)]
-            made_up = any("__getattr__" in own_of(base) for base in line)
-            if places or has or asked or made_up:
-                last = places[-1] if places else len(line)
-                for base in line[: last + 1]:
-                    self._from(base, value, name, path)
-                if type(own) is dict:
-                    self._place(own, name, path, identity=id(value))
-
-    def _from(self, base: type, value: Any, name: str, path: str) -> None:
-        """Note an attribute of one class that an object inherits from."""
-        found = own_of(base).get(name, ABSENT)
-        if is_a(found, types.MemberDescriptorType) and issubclass(type(value), base):
-            self._place(value, name, path, found)
-        if not is_opaque(module_of(base)):
-            self._inherited_place(base, name, path if found is ABSENT else f"{path} (of its class)")
-
-    def _inherited_place(self, base: type, name: str, path: str) -> Place:
-        place = self.places.get((id(base), name))
-        return place or self._put(Inherited(base, name, path), (id(base), name))
 
     def _place(
         self, owner: Any, name: str, path: str, slot: Any = None, identity: int = 0,
         read: bool = False,
     ) -> None:  # fmt: skip
-        key = (identity or id(owner), name)
-        place = self.places.get(key) or self._put(Place(owner, name, path, slot), key)
+        key = identity or id(owner)
+        place = self.noted.of(key, name) or self.noted.put(Place(owner, name, path, slot), key)
         if read and not place.read:
             place.read = True
             self._expand(place)
-
-    def _put(self, place: Place, key: tuple[int, str]) -> Place:
-        self.places[key] = place
-        if place.name in self.loaded or self.everything:
-            self._expand(place)
-        return place
 
     def _expand(self, place: Place) -> None:
         if place.owner is vars(sys) and place.value is sys.modules and not self._finds:
@@ -488,12 +463,36 @@ class Reach:
             if place.value is not ABSENT:
                 self.add(place.value, place.path)
 
-    def is_read(self, place: Place) -> bool:
-        """Whether what is in a place decides what the function does."""
-        named = place.name in self.loaded or place.name in self.changed
-        # A descriptor of a class decides what binding its name in an object does.
-        sets = is_a(place, Inherited) and hasattr(type(place.value), "__set__")
-        return self.everything or named or place.read or (sets and place.name in self.stored)
+
+class _Kind(NamedTuple):
+    """How attributes of the objects of a class are looked at. `told`: slots of C code, by name, in
+    which they say what they are. `is_public`: names that start with an underscore are their own.
+    """
+
+    is_tensor: bool
+    is_module: bool
+    is_local: bool
+    is_public: bool
+    told: Mapping[str, Any]
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind(kind: Any) -> _Kind:
+    a_function, module = issubclass(kind, types.FunctionType), module_of(kind)
+    told = own_of(types.FunctionType if a_function else type)
+    slots = {name: told[name] for name in _TOLD & told.keys() if is_a(told[name], _SLOTS)}
+    return _Kind(
+        issubclass(kind, Handle) and not issubclass(kind, Pair),
+        issubclass(kind, types.ModuleType),
+        issubclass(kind, threading.local),
+        (a_function or is_ours(module)) and is_opaque(module),
+        slots if a_function or issubclass(kind, type) else {},
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _public(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(x for x in names if not x.startswith("_") or x == "__wrapped__")
 
 
 def _name_of(module: Any) -> Any:

@@ -100,6 +100,9 @@ case "dict_start":
 case "dict_pair":
     assert low(PyDict_Next(registers[x], cursor, key, item))
     assert key[0] == y and item[0] == z
+case "dict_key":
+    assert low(PyDict_Next(registers[x], cursor, key, item))
+    assert key[0] == y
 case "context":
     item[0] = 0
     PyContextVar_Get(y, z, item)

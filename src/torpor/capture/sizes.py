@@ -25,7 +25,8 @@ from torpor.ir.infer import JOINT, Shape, largest, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable, bind
-from torpor.pipeline.vary import ROOM, STORED, most_terms, stand_in, terms_of
+from torpor.pipeline.remade import most_terms, stand_in, terms_of
+from torpor.pipeline.vary import ROOM, STORED
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.realisation import value_of
 

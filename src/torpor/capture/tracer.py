@@ -377,7 +377,7 @@ class Tracer(Watcher):
         """How an object is reached from outside; None if it is not."""
         if self.reach.is_known(value):
             return self.reach.path_of(value)
-        return next((p.path for p in self.reach.places.values() if p.value is value), None)
+        return next((p.path for p in self.reach.noted.places() if p.value is value), None)
 
     # --- tensors ----------------------------------------------------------------------------------
     def made(self, storage: Storage) -> None:
@@ -448,7 +448,7 @@ class Tracer(Watcher):
 
     def forgot(self, leaf: Handle) -> None:
         self.note_grad(leaf)
-        if "grad" not in self.reach.loaded:  # by no code so far, so nobody has looked at it
+        if "grad" not in self.reach.noted.loaded:  # by no code so far, so nobody has looked at it
             self.forgotten.add(id(leaf))
 
     def note_grad(self, handle: Handle) -> None:

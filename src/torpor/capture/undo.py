@@ -26,9 +26,8 @@ def undo(tracer: Tracer) -> None:
             entry.storage.requires = entry.requires
     for handle, gradient in tracer.grads.values():
         handle.grad = gradient
-    for place in tracer.reach.places.values():
-        if place.name in tracer.reach.stored and place.now() is not place.value:
-            place.put(place.value)
+    for place, _ in tracer.reach.noted.rebound():
+        place.put(place.value)
     for container, kept, _ in tracer.reach.contents.values():
         restore(container, kept)
     for container, kept, _ in (*tracer.altered.values(), *tracer.passed.values()):

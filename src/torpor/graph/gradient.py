@@ -257,10 +257,13 @@ def _note_origins(part: UOp, node: UOp, grad: UOp | None, owners: dict[UOp, UOp]
     """Let the nodes that the rule for `node` made of `grad` say whose gradient they are."""
     given = {node, grad, *node.src}
     origins = _origins_of_one([node.origins], 0)
-    for made in part.toposort(lambda below: below not in given and below not in owners):
+    stack = [part]
+    while stack:
+        made = stack.pop()
         if made not in given and made not in owners and made.src:
             owners[made] = node
             made.origins = made.origins or origins
+            stack += made.src
 
 
 def _origins_of_one(origins: Sequence[tuple[Site, ...]], number: int) -> tuple[Site, ...]:

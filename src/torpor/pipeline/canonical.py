@@ -37,12 +37,14 @@ _is_plain: Final = lru_cache(maxsize=4096)(is_plain)
 # An enumeration is slow to ask for its members.
 _BUFFER, _CONST, _BIND, _CALL = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.CALL
 _FUNCTION, _INDEX, _SHEAR, _LOOP = Ops.FUNCTION, dtypes.index, Ops.SHEAR, Ops.LOOP
-_SIZED: Final = MOVEMENT | {_LOOP}
+_STEPS: Final = Ops.STEPS
+_SIZED: Final = MOVEMENT | {_LOOP, _STEPS}
 # An identity, of which a node's number says as much; words for people.
 _TOLD: Final = frozenset({Ops.LEAF, Ops.CHECK})
 PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
 PAIRED: Final = frozenset({Ops.SHRINK, Ops.PAD})  # of two numbers for each axis
 _SHAPED: Final = frozenset({Ops.RESHAPE, Ops.EXPAND})
+BODIED: Final = frozenset({_LOOP, _STEPS})  # whose arg has nodes of a body
 NUMBERED: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.SHEAR, *PAIRED})
 
 OF_A_STEP: Final = "a tensor of a loop's step has no value outside of it: hand it on as carry or y"
@@ -174,8 +176,8 @@ def without_numbers(
     nodes among its sizes, where not all are numbers.
     """
     op, arg = node.op, node.arg
-    if op is _LOOP:
-        return without_count(node, numbered, numbers)
+    if op in BODIED:
+        return without_body(node, numbered, numbers)
     flat = [*chain.from_iterable(arg)] if op in PAIRED else arg
     if not (_NUMBERS.issuperset(map(type, flat)) or is_known(arg)):
         return marked(arg), tuple(sizes_in(arg))
@@ -198,15 +200,85 @@ def without_sizes(call: UOp, numbered: list[UOp], numbers: list[Any]) -> Any:
     return template.likeness
 
 
-def without_count(
-    node: UOp, numbered: list[UOp], numbers: list[Any]
-) -> tuple[Any, tuple[UOp, ...]]:
-    """What is left of a LOOP's arg without how many steps it has, as `without_numbers`."""
-    count = node.arg.count
+def without_body(node: UOp, numbered: list[UOp], numbers: list[Any]) -> tuple[Any, tuple[UOp, ...]]:
+    """What is left of a LOOP's or STEPS' arg without its numbers, as `without_numbers`: how many
+    steps there are, and those of the body.
+    """
+    sizes: tuple[UOp, ...] = ()
+    body = body_of(node)
+    numbered += body.numbered
+    numbers += body.numbers
+    if node.op is _STEPS:
+        return body.words, body.sizes
+    loop, count = node.arg, node.arg.count
     if isinstance(count, int):
         numbered.append(node)
         numbers.append(count)
-    return replace(node.arg, count=None), (count,) if isinstance(count, UOp) else ()
+    elif count is not None:
+        sizes = (count,)
+    kind = loop.stepped, loop.backwards, loop.lean, count is None
+    return (*kind, body.words), (*sizes, *body.sizes)
+
+
+class Body(NamedTuple):
+    """The body of a LOOP, or the node of one that STEPS asks for: its nodes without their numbers,
+    which are apart, and the nodes among its sizes.
+    """
+
+    words: Words
+    numbered: tuple[UOp, ...]
+    numbers: tuple[Any, ...]
+    sizes: tuple[UOp, ...]
+
+
+def body_of(node: UOp) -> Body:
+    """The body in a LOOP's or STEPS' arg."""
+    return _written(roots_of(node))
+
+
+def roots_of(node: UOp) -> tuple[UOp, ...]:
+    """The nodes of a body that a LOOP or STEPS names."""
+    if node.op is _STEPS:
+        return (node.arg,)
+    loop = node.arg
+    return loop.nexts if loop.goes_on is None else (*loop.nexts, loop.goes_on)
+
+
+def with_roots(arg: Any, roots: Sequence[UOp]) -> Any:
+    """A LOOP's or STEPS' arg with others in place of these."""
+    if isinstance(arg, UOp):
+        return roots[0]
+    count = len(arg.nexts)
+    return replace(arg, nexts=(*roots[:count],), goes_on=roots[count] if arg.goes_on else None)
+
+
+@lru_cache(maxsize=256)
+def _written(roots: tuple[UOp, ...]) -> Body:
+    """Nodes of a body, operands first."""
+    words: list[Any] = []
+    places: dict[UOp, int] = {}
+    numbered: list[UOp] = []
+    numbers: list[Any] = []
+    sizes: list[UOp] = []
+    for node in UOp.sink(*roots).toposort():
+        op, arg = node.op, node.arg
+        if op is Ops.SLOT:
+            number, shape = arg
+            if _is_plain(shape):
+                numbered.append(node)
+                numbers += shape
+                shape = len(shape)
+            else:
+                sizes += sizes_in(shape)
+            arg = number, marked(shape)
+        elif op in _SIZED:
+            arg, more = without_numbers(node, numbered, numbers)
+            sizes += more
+        elif op in _TOLD:
+            arg = None
+        words.append((op, node.dtype, arg, *[places[source] for source in node.src]))
+        places[node] = len(places)
+    return Body(interned((*words,)), (*numbered,), (*numbers,), (*sizes,))
 
 
 def place_of(root: UOp, places: Mapping[UOp, int], known: bool = False) -> int | None:
@@ -232,6 +304,9 @@ class Words(Iterable[Any]):
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def __repr__(self) -> str:
+        return repr(self._all)
 
 
 class _Reference(weakref.ref[Words]):

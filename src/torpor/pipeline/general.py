@@ -13,7 +13,7 @@ in them apart, and for the least and the greatest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
@@ -21,11 +21,9 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType
-from torpor.base.errors import ShapeError
 from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
-from torpor.graph.abreast import becomes_one
 from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -44,7 +42,9 @@ _lock: Final = recursive_lock()  # of what gives memory for constants
 Roots = Sequence[tuple[UOp, str]]
 Numbers = tuple[Any, ...]
 Factor = tuple[int, int]  # which variable, and what is added to it
-Limits = tuple[int, int, int]  # the place of the number that a variable is, its least and greatest
+# The place of the number that a variable is, or of it and another that it is less by; its least and
+# greatest value.
+Limits = tuple[tuple[int, ...], int, int]
 
 
 @dataclass
@@ -74,29 +74,63 @@ class Slot(NamedTuple):
     second: bool = False
 
 
+Term = tuple[int, tuple[Factor, ...]]  # so many times the product of these
+
+
 @dataclass(frozen=True)
 class Varying:
-    """`times` the product of some variables, each with a number added, and `more`."""
+    """A sum of terms, and `more`."""
 
-    factors: tuple[Factor, ...]
-    times: int = 1
+    terms: tuple[Term, ...]
     more: int = 0
 
     @property
-    def is_scaled(self) -> bool:
-        """Whether it is more than one variable and a number added."""
-        return self.times != 1 or len(self.factors) > 1
+    def alone(self) -> Factor | None:
+        """The variable with a number added that it is, if it is one."""
+        if len(self.terms) > 1 or self.terms[0][0] != 1 or len(self.terms[0][1]) > 1:
+            return None
+        ((number, added),) = self.terms[0][1]
+        return number, added + self.more
 
     def at(self, values: Sequence[Any]) -> Any:
-        value = self.times
-        for variable, added in self.factors:
-            value = (values[variable] + added if added else values[variable]) * value
-        return value + self.more
+        total: Any = None
+        for value, factors in self.terms:
+            for variable, added in factors:
+                value = (values[variable] + added if added else values[variable]) * value
+            total = value if total is None else total + value
+        return total + self.more
 
     def text(self, names: Sequence[str]) -> str:
         """The same as Python, of these names of variables."""
-        factors = [f"({names[variable]} + {added})" for variable, added in self.factors]
-        return f"{' * '.join((str(self.times), *factors))} + {self.more}"
+        found = []
+        for times, factors in self.terms:
+            sums = [f"({names[variable]} + {added})" for variable, added in factors]
+            found.append(" * ".join((str(times), *sums)))
+        return " + ".join((*found, str(self.more)))
+
+
+def product_of(*factors: Factor) -> Varying:
+    """The product of variables, each with a number added."""
+    return Varying(((1, factors),))
+
+
+def fit(
+    known: Varying, of: Sequence[int], column: Sequence[int], falling: bool = False
+) -> Varying | None:
+    """A column of numbers as a multiple of what is known, and was `of`, plus a number."""
+    steps = [(a, b, x, y) for a, b, x, y in zip(of, of[1:], column, column[1:]) if a != b]
+    if not steps:
+        return None
+    a, b, x, y = steps[-1]
+    times, rest = divmod(y - x, b - a)
+    more = y - times * b
+    is_product = any(len(factors) > 1 for _, factors in known.terms)
+    if rest or not times or (times < 0 and not falling) or (is_product and more):
+        return None
+    if any(times * n + more != m for n, m in zip(of, column, strict=True)):
+        return None
+    terms = tuple([(times * some, factors) for some, factors in known.terms])
+    return Varying(terms, times * known.more + more)
 
 
 @dataclass(frozen=True)
@@ -113,7 +147,7 @@ class Derivation:
     bound:     for each of its bound variables which of the graph's it is; below 0: ~ which of the
                `variables`.
     varying:   by the place of a number, what it is of the variables.
-    variables: for each the place of the number that is its value, its least and its greatest.
+    variables: for each which number is its value, or which less which, its least and its greatest.
     constants: places of numbers that are given in memory.
     order:     for each of its nodes which of the graph's it is; 0 for what is none.
     sized:     whether sizes vary, and not only places and constants.
@@ -135,8 +169,9 @@ class Derivation:
     _numbers: Any = field(init=False)  # gives them, of given and fixed ones; None: all are fixed
 
     def __post_init__(self) -> None:
-        names = [f"n[{place}]" for place, _, _ in self.variables]
-        limits = [f"{least} <= n[{place}] <= {most}" for place, least, most in self.variables]
+        names = [" - ".join(f"n[{place}]" for place in read) for read, _, _ in self.variables]
+        limits = [f"{low} <= {x} <= {high}" for x, (_, low, high) in zip(names, self.variables)]
+        names = [f"({name})" for name in names]
         varying = [f"n[{place}] == {one.text(names)}" for place, one in self.varying.items()]
         scope: dict[str, Any] = {}
         known = []
@@ -153,6 +188,11 @@ class Derivation:
         found = [number - count if place is None else place for number, place in places]
         object.__setattr__(self, "_numbers", max(found, default=-1) >= 0 and picking(found))
 
+    def value(self, number: int, numbers: Sequence[Any]) -> int:
+        """What a variable is for a graph with these numbers."""
+        place, *less = self.variables[number][0]
+        return int(numbers[place] - numbers[less[0]] if less else numbers[place])
+
     def holds(self, own: Canonical) -> bool:
         """Whether it is for a graph with these numbers."""
         return bool(self._holds(own.numbers))
@@ -163,7 +203,7 @@ class Derivation:
         if self.constants:
             memory = [*memory, *[constant_buffer(given[place], own) for place in self.constants]]
         buffers = [memory[number] for number in self.buffers]
-        values = [own.values[n] if n >= 0 else given[self.variables[~n][0]] for n in self.bound]
+        values = [own.values[n] if n >= 0 else self.value(~n, given) for n in self.bound]
         numbers, order = self.fixed, Order(own.order, self.order)
         if self._numbers:
             numbers = self._numbers((*given, *self.fixed))
@@ -235,6 +275,8 @@ def count_of(node: UOp) -> int:
         return 1
     if node.op is Ops.SHEAR:
         return 2
+    if node.op is Ops.SLOT:
+        return len(node.arg[1])
     if node.op is Ops.CALL:
         return len(node.arg.template.numbers)
     return 2 * len(node.arg) if node.op in PAIRED else len(node.arg)
@@ -263,25 +305,3 @@ def _taking(device: str, dtype: DType) -> Callable[[], reuse.Result]:
     """A function that gives memory of one element, which nobody holds."""
     kind = Kind(device, 1, dtype)
     return reuse.giving(kind, None, kind.nbytes)
-
-
-def refuse_another(made: UOp, node: UOp, changed: Container[UOp]) -> None:
-    """A `ShapeError` where a node with other sizes is not of the same graph as the one that it was;
-    `changed`: nodes whose numbers differ.
-    """
-    if node.op is Ops.LOOP and node in changed and made.arg.count < 1:
-        raise ShapeError("a loop without steps is another graph")
-    if node.op is Ops.STEPS and node.src[0] in changed and becomes_one(node):
-        raise ShapeError("loops of so many examples are one loop for this number alone")
-    if node.op is Ops.EXPAND and not repeat_alike(made, node):
-        raise ShapeError("an axis is repeated for some of the sizes, and not for others")
-
-
-def repeat_alike(one: UOp, other: UOp) -> bool:
-    """Whether two EXPANDs may be one: each axis is repeated by both, or kept by both."""
-    sides = ((shape_of(node.src[0]), node.arg) for node in (one, other))
-    axes = zip(*(zip(*side, strict=True) for side in sides), strict=True)
-    return all(
-        source == 1 == before or (source == target and before == after)
-        for (source, target), (before, after) in axes
-    )

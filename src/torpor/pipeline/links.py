@@ -27,7 +27,7 @@ from torpor.pipeline.canonical import Canonical
 from torpor.pipeline.command import Command, Prepared
 from torpor.pipeline.general import Roots, Row
 from torpor.pipeline.recipe import Recipe, Result, Run, keep, noted, recipe_of
-from torpor.pipeline.vary import nodes_of
+from torpor.pipeline.remade import nodes_of
 
 LEAST: Final = 8  # operations of one kind, one after the other, that are steps: a choice
 TRIED: Final = 8  # kinds by which steps are told apart, until the best is taken

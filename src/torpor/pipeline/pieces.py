@@ -27,7 +27,7 @@ from torpor.pipeline.canonical import Canonical, canonical, settings_now
 from torpor.pipeline.general import STEADY, Roots, exactly
 from torpor.pipeline.likeness import came_before, known_form
 from torpor.pipeline.recipe import Recipe, follow, recipe_for
-from torpor.pipeline.vary import nodes_of
+from torpor.pipeline.remade import nodes_of
 
 FRESH: Final = 3  # graphs of a line that are planned before one is computed in pieces: a choice
 FAMILIAR: Final = 2  # graphs that had a piece, before it is known: a choice
@@ -160,13 +160,16 @@ def in_pieces(
     graph = Graph(roots)
     if any(node.op is Ops.MULTI for node in graph.order):
         return None
-    pieces = graph.pieces()
-    heads = {node for piece in pieces for node in piece.outputs}
-    if not are_small(heads):
-        return None
-    named = [graph.named(piece.outputs, heads) for piece in pieces]
-    known = sum([one.kind.graphs > FAMILIAR for one in named])
-    if fresh < FRESH or known < SHARE * len(named):
+    for fine in (False, True):
+        pieces = graph.pieces(fine)
+        heads = {node for piece in pieces for node in piece.outputs}
+        if not are_small(heads):
+            return None
+        named = [graph.named(piece.outputs, heads) for piece in pieces]
+        known = sum([one.kind.graphs > FAMILIAR for one in named])
+        if fresh >= FRESH and known >= SHARE * len(named):
+            break
+    else:
         return None
     _came[name] = times + 1
     if len(_varied) >= MOST:
@@ -234,9 +237,10 @@ class Graph:
         """Whether a sum has three terms or more."""
         return node.op is _ADD and any(self.sums.get(one.below(MOVEMENT)) == 1 for one in node.src)
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self, fine: bool = False) -> list[Piece]:
         """The pieces in an order in which each has what it needs. What one piece alone uses is part
-        of it, but for a second sum of products, and the terms of a sum of three and more.
+        of it, but for a second sum of products, and the terms of a sum of three and more; where
+        they are to be `fine`, a second operation that is not cheap is none either.
         """
         users: dict[UOp, set[Piece]] = {node: set() for node in self.order}
         given: dict[UOp, Piece] = {}  # by what gives something
@@ -256,6 +260,7 @@ class Graph:
                 piece.place, used = place, {piece}
             elif node in self.asked or node not in self.passing:
                 is_sum = node.op is Ops.REDUCE_AXIS and node.src[0].op is Ops.MUL
+                is_sum |= fine and node.op not in CHEAP
                 is_term = node in terms and node.op is not _ADD
                 piece = next(iter(used)) if len(used) == 1 and not is_term else None
                 if piece is None or piece.size >= MOST_OPS or (is_sum and piece.has_sum):

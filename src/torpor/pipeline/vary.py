@@ -9,20 +9,23 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, combinations_with_replacement
+from itertools import chain, combinations_with_replacement, product
 from math import prod
 from typing import Any, Final
 
 from torpor.base import settings
-from torpor.base.dtypes import DType
 from torpor.base.errors import ShapeError, TorporError
 from torpor.device import Buffer
 from torpor.ir.contract_graph import GRAPH
-from torpor.ir.infer import Size, fold_size, largest, shape_of, shaped
+from torpor.ir.infer import fold_size, largest, shape_of
 from torpor.ir.ops import Ops
-from torpor.ir.records import BufferSpec
 from torpor.ir.uop import UOp
-from torpor.pipeline.canonical import PAIRED, PLACED, Canonical, canonical
+from torpor.pipeline.canonical import (
+    PAIRED,
+    PLACED,
+    Canonical,
+    canonical,
+)
 from torpor.pipeline.general import (
     Derivation,
     Factor,
@@ -31,9 +34,18 @@ from torpor.pipeline.general import (
     Roots,
     Varying,
     bound_to,
+    fit,
     numbers_of,
-    refuse_another,
+    product_of,
     slots_of,
+)
+from torpor.pipeline.remade import (
+    most_terms,
+    nodes_of,
+    refuse_another,
+    remake,
+    stand_in,
+    terms_in_order,
 )
 
 Values = tuple[int, ...]  # of a graph's variables
@@ -42,12 +54,6 @@ MOST_SIZES: Final = 8  # that differ independently of each other: a choice
 TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
 ROOM: Final = 1 << 20  # elements of a tensor up to which sizes grow without having been there
 MOST: Final = 1 << 25  # elements of a tensor up to which sizes vary
-# Terms of a sum of floats up to which their number varies. It is added up in order: n terms lose
-# about the square root of n units in the last place, 64 by choice. Longer sums are split. Others
-# lose time alone, in a thousand runs about what compiling takes.
-TERMS: Final = 1 << 12
-EXACT_TERMS: Final = 1 << 16
-_ROUNDED: Final = frozenset({Ops.ADD, Ops.MUL})
 FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.KERNEL})  # their sizes are in no number
 STORED: Final = frozenset(
     {Ops.BUFFER, Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.CONTIGUOUS}
@@ -84,6 +90,7 @@ class Graph:
         self.constants: list[int] = []
         self.same: list[tuple[int, int]] = []
         self.starts: list[int] = []  # for each variable, the place of the number that it is
+        self.reads: list[tuple[int, ...]] = []  # and that of one which it is more than, if any
         self.limits: list[tuple[int, int]] = []
         self.sizes = 0  # how many of the variables are sizes: the first
         self.moved = moved
@@ -155,7 +162,7 @@ class Graph:
             return
         sign = -1 if self.slots[place].node.op is Ops.PAD else 1
         number = self.add(start, 0, most)
-        self.varying[start + 1] = Varying(((number, 0),), sign, second - sign * first)
+        self.varying[start + 1] = Varying(((sign, ((number, 0),)),), second - sign * first)
 
     def place_of_size(self, start: int) -> Varying | None:
         """Where a box of memory starts whose size varies, if that varies alike: the last row."""
@@ -166,16 +173,28 @@ class Graph:
         size = next(place for place, one in enumerate(self.slots) if one.node is memory)
         if len({*self.columns[size]}) == 1:
             return None
-        fits = (fit(one, self.columns[start]) for one in self.known_columns())
-        return next((one for one in fits if one and not one.is_scaled), None)
+        fits = (fit(one, of, self.columns[start]) for one, of in self.known_columns())
+        return next((one for one in fits if one and one.alone), None)
 
     def add(self, place: int, least: int, most: int) -> int:
         """One more variable, whose value is the number at this place."""
         number = len(self.starts)
         self.starts.append(place)
+        self.reads.append((place,))
         self.limits.append((least, most))
-        self.varying[place] = Varying(((number, 0),))
+        self.varying[place] = product_of((number, 0))
         return number
+
+    def add_length(self, stop: int) -> None:
+        """One more variable, for how long a box is that starts where a variable says: the number at
+        this place less the one before it.
+        """
+        pairs = zip(self.columns[stop], self.columns[stop - 1])
+        self.columns.append(tuple([last - first for last, first in pairs]))
+        length = self.columns[-1][-1]
+        number, start = self.add(len(self.columns) - 1, length, length), self.varying[stop - 1]
+        self.reads[number] = stop, stop - 1
+        self.varying[stop] = replace(start, terms=(*start.terms, (1, ((number, 0),))))
 
     def fit_sizes(self, places: Sequence[int]) -> bool:
         """Each size as a multiple of one that differs, plus a number."""
@@ -183,41 +202,59 @@ class Graph:
         if places and (stay or any(node.op in FIXED for node in self.nodes)):
             return False
 
-        def step(place: int) -> tuple[bool, int, int]:
-            column = self.columns[place]
-            whole = self.slots[place].node.op is Ops.BUFFER  # the product of others
-            return whole, abs(column[-1] - column[-2]) or 1 << 62, column[-1]
+        def step(place: int) -> tuple[bool, int, int, bool]:
+            column, (node, _, second) = self.columns[place], self.slots[place]
+            whole = node.op is Ops.BUFFER  # the product of others
+            ends = second and node.op is Ops.SHRINK and len({*self.columns[place - 1]}) > 1
+            return whole, abs(column[-1] - column[-2]) or 1 << 62, column[-1], not ends
 
         for place in sorted(places, key=step):
             column = self.columns[place]
-            fits = (fit(one, column, self.falling) for one in self.known_columns())
-            counts = self.slots[place].node.op is Ops.LOOP  # a variable and a number added
-            found = next((one for one in fits if one and not (counts and one.is_scaled)), None)
+            fits = (fit(one, of, column, self.falling) for one, of in self.known_columns())
+            node, _, second = self.slots[place]
+            counts = node.op is Ops.LOOP  # a variable and a number added
+            found = next((one for one in fits if one and (one.alone or not counts)), None)
+            found = found or (None if counts else self.fit_sum(column))
             if found is not None:
                 self.varying[place] = found
             elif self.sizes == MOST_SIZES:
                 return False
+            elif second and node.op is Ops.SHRINK and place - 1 in self.varying:
+                self.add_length(place)
             else:
-                self.sizes = self.add(place, column[-1], column[-1]) + 1
+                self.add(place, column[-1], column[-1])
+            self.sizes = len(self.starts)
         return True
 
-    def known_columns(self) -> Iterator[tuple[tuple[Factor, ...], Sequence[int]]]:
+    def fit_sum(self, column: Sequence[int]) -> Varying | None:
+        """A column as a multiple of a variable and another variable, added or taken away, or as one
+        of such a sum.
+        """
+        numbers = range(len(self.starts))
+        values = [*zip(*(self.columns[start] for start in self.starts))]
+        for one in dict.fromkeys(self.varying.values()):
+            if len(one.terms) > 1 and (found := fit(one, [*map(one.at, values)], column)):
+                return found
+        for first, other, sign in product(numbers, numbers, (1, -1)):
+            if first != other:
+                added = self.column((other, 0))
+                rest = [n - sign * more for n, more in zip(column, added, strict=True)]
+                found = fit(product_of((first, 0)), self.column((first, 0)), rest)
+                if found is not None and not found.more:
+                    return replace(found, terms=(*found.terms, (sign, ((other, 0),))))
+        return None
+
+    def known_columns(self) -> Iterator[tuple[Varying, Sequence[int]]]:
         """The variables, and products of two of what they and a number add up to, and what they
         were.
         """
         for number, start in enumerate(self.starts):
-            yield ((number, 0),), self.columns[start]
-        alone = [(*one.factors, one.more) for one in self.varying.values()
-                 if one.times == len(one.factors) == 1]  # fmt: skip
-        sums = sorted(
-            {(number, added + more) for (number, added), more in alone},
-            key=lambda one: (abs(one[1]), one[0]),
-        )
+            yield product_of((number, 0)), self.columns[start]
+        alone = {factor for one in self.varying.values() if (factor := one.alone) is not None}
+        sums = sorted(alone, key=lambda one: (abs(one[1]), one[0]))
         for one, other in combinations_with_replacement(sums, 2):
-            yield (
-                (one, other),
-                [left * right for left, right in zip(*map(self.column, (one, other)))],
-            )
+            columns = zip(*map(self.column, (one, other)))
+            yield product_of(one, other), [left * right for left, right in columns]
 
     def column(self, factor: Factor) -> Sequence[int]:
         """What a variable with a number added was."""
@@ -229,14 +266,16 @@ class Graph:
         """Widen the limits of the sizes as far as the graph stays legal, and see whether it is
         legal in between.
         """
-        now = [self.form.numbers[start] for start in self.starts]
+        now = [self.columns[start][-1] for start in self.starts]
         mosts = self.highest(now) if min(now[: self.sizes]) > 0 else now
         if any(most <= value for most, value in zip(mosts, now)):
             return False
         for number in range(self.sizes):
 
             def legal(value: int, number: int = number) -> bool:
-                return self.elements((*now[:number], value, *now[number + 1 :])) is not None
+                others = (now, [*mosts, *now[self.sizes :]])
+                some = ((*of[:number], value, *of[number + 1 :]) for of in others)
+                return all(self.elements(values) is not None for values in some)
 
             smaller = range(1, now[number])
             self.limits[number] = 1 + bisect_left(smaller, True, key=legal), mosts[number]
@@ -257,7 +296,9 @@ class Graph:
         """
         mosts, rest = list(now[: self.sizes]), now[self.sizes :]
         self.room = max(ROOM, min(MOST, self.elements((*map(doubled, mosts), *rest)) or 0))
-        full: set[int] = set()
+        full = self.taken_away()
+        for number in full:  # padding up to a multiple, say, which does not grow
+            mosts[number] = doubled(max(self.columns[self.starts[number]]))
         while len(full) < self.sizes:
             for number in {*range(self.sizes)} - full:
                 more = doubled(mosts[number])
@@ -268,7 +309,7 @@ class Graph:
                 count, stays = elements(more), mosts[number] == now[number]
                 if count is None and stays and elements(now[number] + 1) is None:
                     return mosts
-                if count is None:
+                if count is None or (stays and count > self.room):
                     larger, room = range(mosts[number] + 1, more + 1), self.room
                     mosts[number] += bisect_left(
                         larger, True, key=lambda n: (some := elements(n)) is None or some > room
@@ -278,6 +319,11 @@ class Graph:
                 if mosts[number] < more or more >= self.room:
                     full.add(number)
         return mosts
+
+    def taken_away(self) -> set[int]:
+        """The variables that something else is less by."""
+        sums = [one.terms for one in self.varying.values() if len(one.terms) > 1]
+        return {number for terms in sums for times, ((number, _), *_) in terms if times < 0}
 
     def elements(self, values: Values) -> int | None:
         """How many elements the largest tensor has for these values; None where the graph is not
@@ -298,16 +344,13 @@ class Graph:
             self.varying[place].at(values) if place in self.varying else number
             for place, number in enumerate(self.form.numbers)
         ]
-        args = self.args(numbers)
-        most, done = 0, dict[UOp, UOp]()
-        for node in self.nodes:
-            if node.op is Ops.FUNCTION:
-                done[node] = done[node.src[0]]
-                continue
-            source, arg = tuple([done[s] for s in node.src]), args.get(node, node.arg)
-            if node.op is Ops.BUFFER and node in args:
-                arg = Buffer(node.arg.device, arg, node.dtype)
-            done[node] = made = UOp(node.op, node.dtype, source, arg)
+        args, most = self.args(numbers), 0
+        memory = [node for node in args if node.op is Ops.BUFFER]
+        held = [Buffer(node.arg.device, args[node], node.dtype) for node in memory]
+        done = {node: node.replace(arg=one) for node, one in zip(memory, held, strict=True)}
+
+        def look(made: UOp, node: UOp) -> None:
+            nonlocal most
             refuse_another(made, node, args)
             if made is not node and shape_of(made) != shape_of(node):
                 sizes = [largest(size) for size in shape_of(made)]
@@ -317,6 +360,8 @@ class Graph:
                     most = max(most, prod(sizes))
             if node.op is Ops.REDUCE_AXIS and terms_in_order(made, node) > most_terms(node):
                 most = MOST + 1
+
+        remake(self.nodes, args, done, look)
         return done[self.nodes[-1]], most
 
     def args(self, numbers: Sequence[Any]) -> dict[UOp, Any]:
@@ -331,6 +376,8 @@ class Graph:
                 found[node] = taken[0]
             elif node.op is Ops.LOOP:
                 found[node] = replace(node.arg, count=taken[0])
+            elif node.op is Ops.SLOT:
+                found[node] = node.arg[0], tuple(taken)
             elif node.op is Ops.SHEAR:
                 found[node] = (*node.arg[:2], taken[0], *node.arg[3:5], taken[1])
             elif node.op in PAIRED:
@@ -343,8 +390,8 @@ class Graph:
     def written(self) -> tuple[Derivation, Made] | None:
         """The general graph, and what there is to know of it."""
         numbers = self.form.numbers
-        variables = [(s, *limits) for s, limits in zip(self.starts, self.limits, strict=True)]
-        values = enumerate(numbers[start] for start in self.starts)
+        variables = [(read, *limits) for read, limits in zip(self.reads, self.limits)]
+        values = enumerate(self.columns[start][-1] for start in self.starts)
         nodes = [bound_to(n, value, variables) for n, value in values]
         sizes = [
             fold_size(self.varying[place].at(nodes)) if place in self.varying else number
@@ -393,21 +440,15 @@ class Graph:
         done: dict[UOp, UOp] = {}
         seats: dict[Buffer, int] = {}
         own = {buffer: number for number, buffer in enumerate(self.form.buffers)}
-        constants = {self.form.numbers[place]: n for n, place in enumerate(self.constants)}
-        for node in self.nodes:
-            if node in constants:
-                done[node] = memory = stand_in(node.dtype, self.form.buffers[0].device, 1, ())
-                seats[memory.src[0].arg] = len(own) + constants[node]
-            elif node.op is Ops.BUFFER and node in args:
-                size = args[node]
-                memory = stand_in(node.dtype, node.arg.device, largest(size), (size,))
-                done[node], seats[memory.src[0].arg] = memory, own[node.arg]
-            elif node.op is Ops.FUNCTION:
-                done[node] = done[node.src[0]]
-            else:
-                source = tuple([done[s] for s in node.src])
-                done[node] = made = UOp(node.op, node.dtype, source, args.get(node, node.arg))
-                made.origins = made.origins or node.origins
+        for number, place in enumerate(self.constants):
+            node = self.form.numbers[place]
+            done[node] = memory = stand_in(node.dtype, self.form.buffers[0].device, 1, ())
+            seats[memory.src[0].arg] = len(own) + number
+        for node in [node for node in args if node.op is Ops.BUFFER]:
+            size = args[node]
+            memory = stand_in(node.dtype, node.arg.device, largest(size), (size,))
+            done[node], seats[memory.src[0].arg] = memory, own[node.arg]
+        remake(self.nodes, args, done)
         return done, seats
 
 
@@ -425,63 +466,3 @@ def corners(limits: Sequence[tuple[int, int]]) -> Iterator[Values]:
 def doubled(size: int) -> int:
     """The next power of two."""
     return 1 << size.bit_length()
-
-
-def terms_in_order(node: UOp, other: UOp) -> int:
-    """How many terms a REDUCE_AXIS adds up in order, if their number is not that of another one. Of
-    a sum of all elements those along axes of known sizes are split.
-    """
-    shape, before = shape_of(node.src[0]), shape_of(other.src[0])
-    varying = [shape[axis] for axis in node.arg[1] if shape[axis] != before[axis]]
-    if not varying:
-        return 0
-    alone = all(size == 1 for size in shape_of(node))
-    return prod(map(largest, varying)) if alone else terms_of(node)
-
-
-def most_terms(node: UOp) -> int:
-    """How many terms a REDUCE_AXIS may add up in order."""
-    return TERMS if node.dtype.is_float and node.arg[0] in _ROUNDED else EXACT_TERMS
-
-
-def terms_of(node: UOp) -> int:
-    """How many elements make one of a REDUCE_AXIS."""
-    shape = shape_of(node.src[0])
-    return prod(largest(shape[axis]) for axis in node.arg[1])
-
-
-def stand_in(dtype: DType, device: str, size: int, shape: tuple[Size, ...]) -> UOp:
-    """Memory that other memory stands for, in a shape."""
-    buffer = Buffer(device, size, dtype, BufferSpec(varying=True))
-    memory = UOp(Ops.BUFFER, dtype, (), buffer)
-    return shaped(UOp(Ops.RESHAPE, dtype, (memory,), shape), shape)
-
-
-def nodes_of(roots: Roots) -> list[UOp]:
-    """The nodes of a graph in order, its sink last, without what only gradients need."""
-    sink = UOp.sink(*(node for node, _ in roots))
-    stack, reached = [sink], {sink}
-    while stack:
-        node = stack.pop()
-        for below in node.src[:1] if node.op is Ops.FUNCTION else node.src:
-            if below not in reached:
-                reached.add(below)
-                stack.append(below)
-    return [node for node in sink.toposort() if node in reached]
-
-
-def fit(
-    known: tuple[tuple[Factor, ...], Sequence[int]], column: Sequence[int], falling: bool = False
-) -> Varying | None:
-    """A column of numbers as a multiple of a known one, plus a number."""
-    factors, of = known
-    steps = [(a, b, x, y) for a, b, x, y in zip(of, of[1:], column, column[1:]) if a != b]
-    if not steps:
-        return None
-    a, b, x, y = steps[-1]
-    times, rest = divmod(y - x, b - a)
-    one = Varying(factors, times, y - times * b)
-    if rest or times < (-1 if falling else 1) or (len(factors) > 1 and one.more):
-        return None
-    holds = all(times * n + one.more == m for n, m in zip(of, column, strict=True))
-    return one if holds else None

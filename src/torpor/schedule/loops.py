@@ -97,7 +97,7 @@ class Body:
         self, nodes: Sequence[UOp], device: str, plan_body: PlanBody, make_buffer: MakeBuffer
     ):
         slots = [n for n in UOp.sink(*nodes).toposort() if n.op is Ops.SLOT]
-        self.memory = {n: make_buffer(device, count(n.arg[1]), n.dtype) for n in slots}
+        self.memory = {n: make_buffer(device, largest(count(n.arg[1])), n.dtype) for n in slots}
         roots = self.over_memory(nodes)
         self.items, places = plan_body([(root, device) for root in roots])
         self.results = [places[root] for root in roots]

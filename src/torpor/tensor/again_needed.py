@@ -150,8 +150,10 @@ def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
     device = roots[0][1]
     if JOINT in device or any(other != device for _, other in roots):
         return
-    if any(node.op is Ops.MULTI for node in form.order):  # what is made of it lies on others
+    ops = {node.op for node in form.order}
+    if Ops.MULTI in ops:  # what is made of it lies on others
         return
+    elsewhere = Ops.COPY in ops or any(buffer.device != device for buffer in form.buffers)
     sink = UOp.sink(*(node for node, _ in roots))
     asked = set(sink.src)
     _made_of_roots.update(one.base for one in made_of(sink.src, recent()))
@@ -164,7 +166,8 @@ def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
             continue
         if node.below(_THROUGH).op is Ops.CHECK:
             continue  # without it nobody knows what an index, whose value this is, means
-        if device_of(node) == device and reads_memory(node):  # constants are noted nowhere
+        here = not elsewhere or device_of(node) == device
+        if here and reads_memory(node):  # constants are noted nowhere
             _marks[node] = (form.skeleton, place)
 
 
@@ -185,9 +188,21 @@ def _holders(sink: UOp, values: Mapping[UOp, UOp], form: Any) -> Counter[int]:
     """
     held = (*values, *values.values(), *form.order, *form.places, *form.numbered)
     found = Counter(map(id, held))
-    whole = UOp.sink(*values, *values.values())
-    made = set(whole.toposort()).difference(sink.toposort(), [whole])
+    seen = _below([sink], set())
+    made = _below([*values, *values.values()], seen)
     found.update(id(below) for node in made for below in node.src)
+    return found
+
+
+def _below(nodes: Sequence[UOp], seen: set[UOp]) -> set[UOp]:
+    """These nodes and those below, but for what has been seen and is below that."""
+    found: set[UOp] = set()
+    stack = [*nodes]
+    while stack:
+        node = stack.pop()
+        if node not in seen and node not in found:
+            found.add(node)
+            stack += node.src
     return found
 
 

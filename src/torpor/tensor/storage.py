@@ -330,14 +330,15 @@ def _values_below(
                 extremes.append(node)
             continue
         below = (written_out(node, calls),) if is_result(node) else node.src
-        if more := [one for one in below if one not in seen]:
-            stack += more
-        else:
-            seen.add(node)
+        if not seen.issuperset(below):
+            stack += below
+            continue
+        seen.add(node)
+        if below is not node.src or is_name(node):
+            done[node] = done.get(below[0], below[0])
+        elif not done.keys().isdisjoint(below):
             source = tuple([done.get(one, one) for one in below])
-            if is_result(node) or is_name(node):
-                done[node] = source[0]
-            elif source != node.src:
+            if source != below:
                 made = shaped(node.replace(src=source), shape_of(node))
                 made.origins = made.origins or node.origins
                 done[node] = recall(made) or made
