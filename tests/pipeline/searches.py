@@ -2,6 +2,8 @@
 
 from torpor import Context, Tensor
 from torpor.pipeline import tuner
+from torpor.pipeline import tuning_database as database
+from torpor.pipeline.tuner import Task
 
 DEVICE = "CPU"
 
@@ -12,11 +14,14 @@ def product(size=32):
     return item.ast
 
 
-def task(**context):
+def task(size=32):
+    return Task(product(size), DEVICE)
+
+
+def entry(**context):
+    """What is known about the kernel."""
     with Context(**context):
-        made = tuner.task_for(product(), DEVICE)
-    assert made is not None
-    return made
+        return tuner.entry_of(task(), database.read())
 
 
 class Clock:
@@ -31,39 +36,27 @@ class Clock:
 class Fake:
     """A `TimingWorker` by which the heuristics' choice takes a millisecond, others `times` that."""
 
-    def __init__(self, clock, times, duel=None, each=0.25):
-        self.clock, self.times, self.each = clock, times, each
-        self.ratio = duel
+    def __init__(self, clock, times, last=None, each=0.25):
+        self.clock, self.times, self.each, self.last = clock, times, each, last
         self.asked = []
         self.own = None
 
-    def ask(self, patience, name, *arguments):
+    def ask(self, patience, ast, device, launches, first, second):
         assert patience > 0
-        self.asked.append((name, *arguments))
-        self.clock.now += self.each
-        if name == "open":
-            self.own = None
-            return None
-        if name == "compare":
-            first, second = arguments[:2]
-            assert first == self.own
-            mine = 1e-3 * self.times(second)
-            ratios = self.ratio or [1e-3 / mine] * 9
-            return [(mine * ratio, mine) for ratio in ratios]
-        opts = arguments[0]
-        if self.own is None:
-            self.own = opts
-        return 1e-3 if opts == self.own else 1e-3 * self.times(opts)
-
-    def measured(self):
-        return [request[1] for request in self.asked if request[0] == "measure"]
+        self.own = first
+        again = second in self.asked and second != first
+        self.asked.append(second)
+        self.clock.now += min(self.each, patience)
+        if self.each > patience:
+            return "it crashed or took too long"
+        mine = 1e-3 if second == first else 1e-3 * self.times(second)
+        return [(mine * self.last, mine) if again and self.last else (1e-3, mine)] * 9
 
 
-def settled(times, duel=None, made=None, each=0.25):
-    clock = Clock()
-    worker = Fake(clock, times, duel, each)
-    entry = tuner.settle(made or task(), worker, clock)
-    return entry, worker, clock
+def settled(times, last=None, each=0.25, worker=None):
+    worker = worker or Fake(Clock(), times, last, each)
+    found = tuner.settle(task(), entry(), worker.ask, worker.clock)
+    return found, worker, worker.clock
 
 
 def shorter(opts):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from torpor.base.errors import OptError
 from torpor.device.bulk import send
 from torpor.kernel import Opt, OptOps
 from torpor.pipeline import timing_worker
-from torpor.pipeline.timing_worker import Lost, Refused, TimingWorker, Trial, agrees
+from torpor.pipeline.timing_worker import FEW, ROUNDS, TimingWorker, Trial, agrees
 
 UPCAST = (Opt(OptOps.UPCAST, 0, 4),)
 UNROLL = (Opt(OptOps.UNROLL, 0, 8),)
@@ -30,165 +32,209 @@ def rows():
 
 
 class Recorder:
-    """In the place of a loaded candidate: notes when it is run."""
+    """In the place of a loaded candidate: notes when it is run, however often in a row, and takes
+    so many seconds each time.
+    """
 
-    def __init__(self, order, opts):
-        self.order, self.opts = order, opts
+    def __init__(self, order, opts, seconds=0.0):
+        self.order, self.opts, self.seconds = order, opts, seconds
 
     def __call__(self, times):
-        return lambda: self.order.append(self.opts)
+        return partial(self.run, times)
+
+    def run(self, times):
+        self.order.append(self.opts)
+        time.sleep(self.seconds * times)
+
+
+def recorded(made, *seconds):
+    """Have candidates take so many seconds; the list of what runs."""
+    order = []
+    runs = {
+        opts: [Recorder(order, opts, each)] * len(made.launches)
+        for opts, each in zip(((), UPCAST), seconds, strict=True)
+    }
+    made.load = runs.__getitem__
+    return order
 
 
 def test_the_same_bits_are_fine_and_take_time():
-    made = trial_of(rows())
-    assert 0 < made.measure((), float("inf")) < 1
-    assert 0 < made.measure(UPCAST, float("inf")) < 1
+    pairs = trial_of(rows()).compare((), UPCAST)
+    assert all(0 < one < 1 and 0 < other < 1 for one, other in pairs)
 
 
 def test_another_order_of_additions_is_out():
-    made = trial_of(rows())
-    made.measure((), float("inf"))
-    assert made.measure(UNROLL, float("inf")) == "its results are others"
-
-
-def test_wrong_results_are_out():
-    made = trial_of(rows())
-    made.measure((), float("inf"))
-    made.expected[0][0] = made.expected[0][0].copy()
-    made.expected[0][0][3] += 0.01
-    assert "its results are" in made.measure(UPCAST, float("inf"))
+    assert trial_of(rows()).compare((), UNROLL) == "its results are others"
 
 
 def test_outputs_that_are_not_written_are_seen():
     made = trial_of(Tensor.empty(8, 8) * 2)
-    made.measure((), float("inf"))
-    made.runs[UPCAST] = [Recorder([], UPCAST)]
-    assert made.measure(UPCAST, float("inf")) == "its results are others"
+    made.compare((), ())
+    recorded(made, 0.0, 0.0)
+    assert made.compare((), UPCAST) == "its results are others"
 
 
-def test_a_slow_candidate_runs_twice_and_no_more():
+def test_a_comparison_takes_turns():
     made = trial_of(rows())
-    calls = []
-    made.measure((), float("inf"))
-    assert made.measure(UPCAST, 0.0) < 1
-    made.expected = {0: [start.copy() for _, start in made.outputs]}
-    made.runs[UPCAST] = [Recorder(calls, UPCAST)]
-    made.measure(UPCAST, 0.0)
-    assert len(calls) == 2
+    order = recorded(made, 2e-3, 1e-3)
+    assert len(made.compare((), UPCAST)) == ROUNDS
+    assert order[-4:] == [(), UPCAST, UPCAST, ()]
+
+
+def test_a_slow_candidate_runs_little_and_one_that_is_no_quicker_not_long():
+    made = trial_of(rows())
+    recorded(made, 1e-3, 9e-3)
+    assert len(made.compare((), UPCAST)) == 1
+    recorded(made, 1e-3, 1.3e-3)
+    assert len(made.compare((), UPCAST)) == FEW
+
+
+def test_a_comparison_ends_in_time():
+    made = trial_of(rows())
+    recorded(made, 0.06, 0.04)
+    assert FEW <= len(made.compare((), UPCAST)) < 8
 
 
 def test_a_refused_list_names_its_opt():
     with pytest.raises(OptError, match="UPCAST of axis 0 by 7"):
-        trial_of(rows()).measure((Opt(OptOps.UPCAST, 0, 7),), float("inf"))
+        trial_of(rows()).compare((), (Opt(OptOps.UPCAST, 0, 7),))
 
 
-def test_a_comparison_takes_turns_and_ends_in_time():
-    made = trial_of(rows())
-    order = []
-    for opts in ((), UPCAST):
-        made.runs[opts] = [Recorder(order, opts)]
-    pairs = made.compare((), UPCAST, 10, seconds=1e9)
-    assert len(pairs) == 10
-    assert order[3:7] == [(), UPCAST, UPCAST, ()]
-    assert len(made.compare((), UPCAST, 10, seconds=0.0)) == 3
-
-
-def test_a_kernel_is_checked_in_each_launch_and_timed_in_the_first():
+def test_a_kernel_is_checked_in_each_launch():
     n = Variable("n", 1, 8)
     (item,) = (Tensor.empty(8, 16).shrink(((0, n.bind(3)), None)) * 2).schedule()
     ((name, value),) = item.variables
     assert value == 3
     made = Trial(item.ast, "CPU", [{name: 8}, {name: 1}, {name: 4}])
-    assert made.measure((), float("inf")) > 0
-    written = [int((made.expected[launch][0] != made.outputs[0][1]).sum()) for launch in range(3)]
+    expected = [made.expected((), launch) for launch in range(3)]
+    written = [int((one[0] != made.outputs[0][1]).sum()) for one in expected]
     assert written == [8 * 16, 16, 4 * 16]
-    assert made.measure((Opt(OptOps.UPCAST, 1, 4),), float("inf")) > 0
-    made.expected[2][0][0] += 1
-    assert "others" in made.measure((Opt(OptOps.UPCAST, 1, 8),), float("inf"))
+    assert isinstance(made.compare((), (Opt(OptOps.UPCAST, 1, 4),)), list)
+    expected[2][0][0] += 1
+    assert made.compare((), (Opt(OptOps.UPCAST, 1, 8),)) == "its results are others"
 
 
-def test_a_comparison_is_made_in_each_launch():
-    made = trial_of(rows(), launches=[{}, {}, {}])
+def test_times_are_sums_over_launches_that_differ():
+    """The second list is quicker in the small launch alone; the large one runs once in a turn."""
+    made = trial_of(rows(), launches=[{}, {}])
     order = []
-    for opts in ((), UPCAST):
-        made.runs[opts] = [Recorder(order, (opts, n)) for n in range(3)]
-    made.compare((), UPCAST, 12, seconds=1e9)
-    launches = [n for _, n in order[3:]]
-    assert launches == [0] * 4 + [1] * 4 + [2] * 4 + [0] * 4 + [1] * 4 + [2] * 4
+    seconds = {(): (4e-5, 4e-3), UPCAST: (2e-5, 6e-3)}
+    made.load = {
+        opts: [Recorder(order, n, each) for n, each in enumerate(both)]
+        for opts, both in seconds.items()
+    }.__getitem__
+    pairs = made.compare((), UPCAST)
+    assert sum(theirs < mine for theirs, mine in pairs) > len(pairs) / 2
+    turns = order[-2 * len(pairs) :]
+    assert turns == [0, 1] * len(pairs)
 
 
 @pytest.mark.parametrize("device", ["CPU", "OPENCL"])
 def test_devices_run_it_as_often_as_asked(device):
     needs(device)
     (item,) = (Tensor.empty(1000, device=device) * 2).schedule()
-    made = Trial(item.ast, device)
-    assert 0 < made.measure((), float("inf")) < 1
+    assert min(map(min, Trial(item.ast, device).compare((), ()))) > 0
 
 
 def test_kernels_that_check_their_indices_run():
     made = trial_of(Tensor.empty(50, 3)[Tensor.empty(20, dtype=dtypes.int64)])
-    assert made.measure((), float("inf")) > 0
-
-
-def test_the_process_ends_when_nobody_asks_any_more():
-    """Whoever asked may have been killed while a candidate runs that takes minutes."""
-    asked = "import time; from torpor.pipeline import timing_worker; timing_worker.Trial = "
-    sleeping = asked + "lambda *arguments: time.sleep(60); timing_worker.serve()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", sleeping], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with process:
-        send(process.stdin, ({}, ("open",)))
-        process.stdin.close()
-        assert process.wait(timeout=30) == 0
+    assert made.compare((), ())
 
 
 # --- the process ----------------------------------------------------------------------------------
-SERVER = """
-import os, sys, time
-from torpor.device.bulk import receive, send
-while True:
-    settings, (name, *rest) = receive(sys.stdin.buffer)
-    if name == "hang":
-        time.sleep(60)
-    if name == "crash":
-        os._exit(3)
-    send(sys.stdout.buffer, (name != "refuse", settings.get(name, name)))
-"""
-
-
 @pytest.fixture
 def worker():
-    made = TimingWorker({"THREADS": 5})
+    made = TimingWorker({"THREADS": 1})
     yield made
     made.close()
 
 
-def test_hangs_crashes_and_refusals(worker, monkeypatch):
-    monkeypatch.setattr(timing_worker, "COMMAND", SERVER)
-    assert worker.ask(20, "hello", 1) == "hello"
-    assert worker.ask(20, "THREADS") == 5
-    with pytest.raises(Refused, match="refuse"):
-        worker.ask(20, "refuse")
-    with pytest.raises(Lost, match="too long"):
-        worker.ask(0.2, "hang")
-    assert worker.ask(20, "again") == "again", "in a new process"
-    with pytest.raises(Lost, match="ended its process"):
-        worker.ask(20, "crash")
+def asked(worker, patience=20, device="CPU", opts=UPCAST):
+    (item,) = (Tensor.empty(64) + 1).schedule()
+    return worker.ask(patience, item.ast, device, [{}], (), opts)
+
+
+def test_the_process_times_kernels_and_says_what_is_refused(worker):
+    assert min(map(min, asked(worker))) > 0
+    process = worker._process
+    assert "OptError" in asked(worker, opts=(Opt(OptOps.UPCAST, 0, 7),))
+    assert "DeviceError" in asked(worker, device="ABACUS")
+    assert min(map(min, asked(worker))) > 0
+    assert worker._process is process
+
+
+BROKEN = """
+import os, time
+from torpor.pipeline import timing_worker
+timing_worker.Trial.compare = lambda *arguments: BREAK
+timing_worker.serve()
+"""
+
+
+def test_another_process_is_started_where_one_died_between_requests(worker):
+    asked(worker)
+    worker._process.kill()
+    worker._process.wait()
+    assert min(map(min, asked(worker))) > 0
+
+
+def test_a_request_to_a_process_that_is_just_gone_is_told(worker, monkeypatch):
+    asked(worker)
+    process = worker._process
+    process.kill()
+    process.stdout.read()
+    monkeypatch.setattr(process, "poll", lambda: None)
+    assert "crashed" in asked(worker)
+    assert min(map(min, asked(worker))) > 0
+
+
+def test_a_process_that_does_not_get_as_far_as_its_watchdog_is_ended(worker, monkeypatch):
+    monkeypatch.setattr(timing_worker, "COMMAND", "import time; time.sleep(60)")
+    started = time.monotonic()
+    assert "took too long" in asked(worker, patience=1)
+    assert "took too long" in worker.ask(1, bytes(1 << 22)), "it is not read either"
+    assert time.monotonic() - started < 30
+
+
+LAUNCHES = """
+from torpor.pipeline import timing_worker
+timing_worker.Trial.compare = lambda self, *opts: repr(self.launches)
+timing_worker.serve()
+"""
+
+
+def test_the_same_kernel_is_compared_in_the_launches_that_are_asked_for(worker, monkeypatch):
+    monkeypatch.setattr(timing_worker, "COMMAND", LAUNCHES)
+    (item,) = (Tensor.empty(64) + 1).schedule()
+    for launches in ([{}], [{"n": 3}, {"n": 5}], [{"n": 3}]):
+        assert worker.ask(20, item.ast, "CPU", launches, (), ()) == repr(launches)
+
+
+@pytest.mark.parametrize("way", ["time.sleep(60)", "os.abort()"])
+def test_what_hangs_or_crashes_is_ended_and_the_next_goes_on(worker, monkeypatch, way):
+    with monkeypatch.context() as patched:
+        patched.setattr(timing_worker, "COMMAND", BROKEN.replace("BREAK", way))
+        assert "crashed or took too long" in asked(worker, patience=1)
+    assert min(map(min, asked(worker))) > 0
+
+
+def test_the_process_ends_when_nobody_waits_any_more():
+    """Whoever asked may have been killed while a candidate runs that takes minutes."""
+    (item,) = (Tensor.empty(64) + 1).schedule()
+    code = BROKEN.replace("BREAK", "time.sleep(60)")
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    with process:
+        send(process.stdin, ({}, 0.5, (item.ast, "CPU", [{}], (), ())))
+        process.stdin.close()
+        assert process.wait(timeout=30) != 0
 
 
 def test_no_process(worker, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(Lost, match="can be started"):
-        worker.ask(1, "hello")
-
-
-def test_the_true_one_times_kernels(worker):
-    (item,) = (Tensor.empty(64) + 1).schedule()
-    assert worker.ask(20, "open", item.ast, "CPU") is None
-    assert 0 < worker.ask(20, "measure", (), float("inf")) < 1
-    with pytest.raises(Refused, match="DeviceError"):
-        worker.ask(20, "open", item.ast, "ABACUS")
+    assert "no/such/python" in asked(worker)
 
 
 def test_closing_twice_is_fine(worker):

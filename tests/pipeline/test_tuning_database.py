@@ -15,9 +15,7 @@ from torpor.pipeline import tuning_database as found
 from torpor.pipeline.tuning_database import Entry, from_line, to_line
 
 OPTS = (Opt(OptOps.UPCAST, 1, 16), Opt(OptOps.THREAD, 0, 0), Opt(OptOps.NOLOCALS))
-ENTRY = Entry(
-    "a cpu", "k1", "r_8_8", "code", OPTS, 1.25, 3e-6, 2, 1.5, False, ((3e-6, OPTS),), ("ab",)
-)
+ENTRY = Entry("a cpu", "k1", "r_8_8", "code", OPTS, 1.25, 3e-6, (2, 1.5), 30)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +24,7 @@ def folder(tmp_path):
         yield tmp_path
 
 
-@pytest.mark.parametrize("entry", [ENTRY, Entry("a", "b", "c", "d"), replace(ENTRY, done=True)])
+@pytest.mark.parametrize("entry", [ENTRY, Entry("a", "b", "c", "d"), replace(ENTRY, opts=())])
 def test_a_line_comes_back_as_it_was(entry):
     line = to_line(entry)
     assert "\n" not in line
@@ -59,10 +57,10 @@ def edited(**fields):
         edited(opts=[["EXPLODE", 0, 4]]),
         edited(opts=[["UPCAST", "0", 4]]),
         edited(opts=3),
-        edited(beam=[[1.0]]),
-        edited(beam=[[10**400, []]]),
-        edited(spent="long"),
-        edited(width=None),
+        edited(extent=[1]),
+        edited(extent=[1, 10**400]),
+        edited(extent=["wide", 1.0]),
+        edited(gain=None),
         edited(more=1),
     ],
 )
@@ -109,7 +107,7 @@ def test_export_and_import(folder):
 def test_two_files_become_one(folder):
     """Each machine knows a kernel that the other has not seen, and one of both better."""
     first, second = folder / "first.jsonl", folder / "second.jsonl"
-    better = replace(ENTRY, width=4, gain=2.0)
+    better = replace(ENTRY, extent=(4, 1.5), gain=2.0)
     other = replace(ENTRY, hardware="another cpu", gain=7.0)
     found.add([ENTRY, replace(ENTRY, kernel="k2")], first)
     found.add([better, replace(ENTRY, kernel="k3"), other], second)
@@ -135,9 +133,11 @@ def test_what_is_whole_of_a_damaged_file_is_taken(folder):
         found.import_from(shared)
 
 
-def test_an_import_never_replaces_more_by_less(folder):
+@pytest.mark.parametrize("extent", [(1, 60.0), (4, 1.0)])
+def test_an_import_never_replaces_more_by_less(folder, extent):
+    """More is what is as wide and as long."""
     shared = folder / "shared.jsonl"
-    found.add([replace(ENTRY, width=1, gain=9.0)], shared)
+    found.add([replace(ENTRY, extent=extent, gain=9.0)], shared)
     found.add([ENTRY])
     assert found.import_from(shared) == 0
     assert found.read()[ENTRY.key].gain == 1.25
@@ -156,17 +156,3 @@ def test_clearing_counts():
     found.add([ENTRY, replace(ENTRY, kernel="k2")])
     assert found.clear() == 2
     assert found.read() == {}
-
-
-@pytest.mark.parametrize(
-    ("entry", "enough"),
-    [
-        (ENTRY, False),
-        (replace(ENTRY, spent=10.0), True),
-        (replace(ENTRY, done=True), True),
-        (replace(ENTRY, done=True, width=1), False),
-        (replace(ENTRY, spent=10.0, width=4), True),
-    ],
-)
-def test_when_a_search_suffices(entry, enough):
-    assert entry.suffices(2, 10.0) is enough

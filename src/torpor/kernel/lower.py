@@ -28,7 +28,7 @@ from torpor.kernel.contracts import (
     sized,
     split,
 )
-from torpor.kernel.decompose import rules_for
+from torpor.kernel.decompose import without_missing
 from torpor.kernel.estimate import estimate
 from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.fission import fission_loops
@@ -119,7 +119,7 @@ def decompose(state: Lowering) -> None:
     """What the target lacks, in terms of what it has; last, so that nothing matches on the
     pieces of a function.
     """
-    state.root = graph_rewrite(state.root, rules_for(state.target), name="decompose")
+    state.root = without_missing(state.root, state.target)
 
 
 def order(state: Lowering) -> None:

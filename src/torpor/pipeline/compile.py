@@ -118,10 +118,10 @@ def make_ready(items: Iterable[ScheduleItem]) -> list[str]:
     wants = {key: (launches[key][0], why) for key, why in zip(missing, reasons, strict=True)}
     chosen: _Chosen = dict.fromkeys(missing)
     if settings.number("BEAM") > 0:
-        from torpor.pipeline.tuner import Wanted, opts_for
+        from torpor.pipeline.tuner import Task, opts_for
 
         wanted = [
-            Wanted(same[0].ast, device_of(same[0]), [dict(item.variables) for item in same])
+            Task(same[0].ast, device_of(same[0]), [dict(item.variables) for item in same])
             for same in missing.values()
         ]
         with phase("search"):

@@ -1,24 +1,27 @@
-"""The timing worker: a process that compiles, times and checks the candidates for one kernel.
+"""The timing worker: a process that compiles, checks and times the candidates for one kernel.
 
 A candidate may be slow beyond measure, or, where a compiler is at fault, crash: then this process
-is ended, and the user's goes on. It has buffers of its own, so it never touches the user's data.
+ends, and the user's goes on. It has buffers of its own, so it never touches the user's data.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
-import queue
 import signal
+import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from itertools import count
 from operator import attrgetter
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,128 +40,93 @@ from torpor.pipeline.tuning_database import Opts
 
 Array = npt.NDArray[Any]
 Values = Mapping[str, int]  # of a launch's VARIABLEs, by name
+Pairs = list[tuple[float, float]]  # seconds of the first candidate and of another, in turns
 Ready = Callable[[int], Callable[[], object]]  # what runs something so many times in a row
 
 COMMAND: Final = "from torpor.pipeline.timing_worker import serve; serve()"
-POLL: Final = 0.1  # seconds between looks for Ctrl-C, which some systems do not wake a wait for
-RUNS: Final = 20  # times that a candidate is measured at most,
-SPENT: Final = 0.03  # and seconds after which it is measured no more; three times in any case
-COLD: Final = 1.5  # times slower that a first run may be: neither code nor data is in a cache
-LONG: Final = 5e-3  # seconds of a first run that say enough by themselves
-SHORT: Final = 50e-6  # seconds that one measurement takes at least: short kernels run repeatedly
+ROUNDS: Final = 40  # turns of a comparison, at most,
+FEW: Final = 5  # and where the other one does not seem quicker
+SPENT: Final = 0.5  # seconds after which a comparison ends,
+SLOW: Final = 2.0  # or in the first turns, where the other one takes so many times as long
+SHORT: Final = 200e-6  # seconds that a launch takes in a turn: short kernels run repeatedly
 WHOLE: Final = 100  # integers that are compared with nothing are less than this
 POISON: Final = 0xA5  # what lies in outputs before a run that is checked
 
 
-class Lost(TorporError):
-    """The worker crashed, could not be started, or had to be ended since it took too long."""
-
-
-class Refused(TorporError, ValueError):
-    """What the worker was asked for cannot be done; the message says why."""
-
-
 class TimingWorker:
-    """The process as its owner sees it: started when first asked, and again after it was lost."""
+    """The process as its owner sees it: started when first asked, and again after it ended."""
 
     def __init__(self, settings: Mapping[str, Value]):
         self.settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
-        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask(self, patience: float, *request: Any) -> Any:
-        """The answer to a request (a name, arguments), or as `Refused` why there is none; `Lost`
-        if there is none within `patience` seconds.
+        """What `compared` answers to a request, or why it does not, if it takes more than
+        `patience` seconds for instance.
         """
         try:
-            process = self._started()
-            assert process.stdin is not None
-            send(process.stdin, (self.settings, request))
-        except OSError as error:
+            if self._process is None or self._process.poll() is not None:
+                self.close()
+                self._process = start(COMMAND)
+            process = self._process
+            assert process.stdin is not None and process.stdout is not None
+            timer = threading.Timer(patience, process.kill)  # it may not get to its watchdog
+            timer.start()
+            try:
+                send(process.stdin, (self.settings, patience, request))
+                return receive(process.stdout)
+            finally:
+                timer.cancel()
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
             self.close()
-            raise Lost(f"no process to time candidates can be started: {error}") from None
-        fine, value = self._next(time.monotonic() + patience)
-        if not fine:
-            raise Refused(value)
-        return value
+            return f"it crashed or took too long {error}".rstrip()
 
     def close(self) -> None:
         """End the process, whatever it does."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-            with process:
+            with suppress(OSError), process:  # part of a request may be left in its pipe
                 pass
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            self._process, self._answers = start(COMMAND), queue.SimpleQueue()
-            arguments = (self._process.stdout, self._answers.put, partial(self._answers.put, None))
-            threading.Thread(target=hand_on, args=arguments, daemon=True).start()
-        return self._process
-
-    def _next(self, until: float) -> Any:
-        while (left := until - time.monotonic()) > 0:
-            try:
-                reply = self._answers.get(timeout=min(POLL, left))
-            except queue.Empty:
-                continue
-            if reply is None:
-                self.close()
-                raise Lost("it ended its process")
-            return reply
-        self.close()
-        raise Lost("it took too long")
-
-
-def hand_on(stream: IO[bytes], put: Callable[[Any], object], end: Callable[[], object]) -> None:
-    """Give every value of a stream to `put`; call `end` when there are no more."""
-    while True:
-        try:
-            value = receive(stream)
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
-            end()
-            return
-        put(value)
 
 
 def serve() -> None:
-    """Answer requests (settings, name, arguments) from standard input. When there are no more,
-    whoever asked is gone, perhaps killed: then this process ends at once, whatever is running.
+    """Answer requests (settings, patience, what to compare) from standard input until that ends. A
+    watchdog ends this process when an answer takes too long, whether or not somebody still waits.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a driver prints is no answer
-    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    ending = (sys.stdin.buffer, requests.put, partial(os._exit, 0))
-    threading.Thread(target=hand_on, args=ending, daemon=True).start()
-    trial: Trial | None = None
+    trials: dict[Any, Trial] = {}  # the last one
     while True:
-        settings, (name, *arguments) = requests.get()
+        try:
+            settings, patience, (ast, device, launches, *both) = receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        faulthandler.dump_traceback_later(patience, exit=True)
         try:
             with Context(**settings):
-                reply: tuple[bool, Any] = True, None
-                if name == "open":
-                    trial = Trial(*arguments)
-                else:
-                    reply = True, getattr(trial, name)(*arguments)
+                if (key := (ast, device, repr(launches))) not in trials:
+                    trials = {key: Trial(ast, device, launches)}
+                reply: Pairs | str = trials[key].compare(*both)
         except (TorporError, MemoryError, ValueError, ArithmeticError) as error:
-            reply = False, f"{type(error).__name__}: {error}"
+            reply = f"{type(error).__name__}: {error}"
+        faulthandler.cancel_dump_traceback_later()
         send(answers, reply)
 
 
 # --- one kernel -----------------------------------------------------------------------------------
 class Trial:
-    """One kernel on one device, with buffers, and the outputs of the candidate that came first.
+    """One kernel on one device, with buffers.
 
-    launches: the values of its VARIABLEs in some launches: candidates are timed in the first one,
-              checked in each, and compared with each other in all of them by turns.
+    launches: the values of its VARIABLEs in some launches, which may do much more in one than in
+              another: candidates are checked in each, and their times are sums over all.
     """
 
     def __init__(self, ast: UOp, device: str, launches: Sequence[Values] = ({},)):
         self.ast, self.device, self.launches = ast, device, launches
-        self.runs: dict[Opts, list[Ready]] = {}  # of each candidate, by launch
-        self.expected: dict[int, list[Array]] = {}  # by launch
+        self.load = cache(self._load)
+        self.expected = cache(self.results)
         nodes = list(ast.toposort())
         parameters = sorted((n for n in nodes if n.op is Ops.PARAM), key=attrgetter("arg.slot"))
         read = {n.src[0].src[0] for n in nodes if n.op is Ops.LOAD}
@@ -174,15 +142,26 @@ class Trial:
             if node in written:
                 self.outputs.append((buffer, held))
 
-    def load(self, opts: Opts) -> list[Ready]:
-        """What gets the kernel with these opts ready, by launch."""
-        if opts not in self.runs:
-            device = Device[self.device]
-            program = replace(program_for(self.ast, device.target, opts), linear=())
-            made = device.executable(program, device.compiler.compile(program))
-            values = [program.values_of(one.items()) for one in self.launches]
-            self.runs[opts] = [partial(ready, made, self.buffers, one) for one in values]
-        return self.runs[opts]
+    def compare(self, first: Opts, second: Opts) -> Pairs | str:
+        """Seconds of both, measured in turns, in fewer of them the slower the second one is; why
+        that one is out, where its results are others in a bit.
+        """
+        for launch in range(len(self.launches)):
+            if not all(map(agrees, self.results(second, launch), self.expected(first, launch))):
+                return "its results are others"
+        times = [self.often(first, second, launch) for launch in range(len(self.launches))]
+        started, pairs = time.monotonic(), Pairs()
+        while goes_on(pairs, time.monotonic() - started):
+            turn = len(pairs) % 2
+            order = (second, first) if turn else (first, second)
+            one, other = (sum(map(partial(self.once, opts), times, count())) for opts in order)
+            pairs.append((other, one) if turn else (one, other))
+        return pairs
+
+    def often(self, first: Opts, second: Opts, launch: int) -> int:
+        """How many times in a row each turn runs both in a launch."""
+        once = min(self.once(opts, 1, launch) for opts in (first, second, first))
+        return often(min(once, self.once(first, often(once), launch)))  # one run has a call's cost
 
     def once(self, opts: Opts, times: int = 1, launch: int = 0) -> float:
         """Seconds that one run takes, on average over several in a row."""
@@ -191,51 +170,35 @@ class Trial:
         run()
         return (time.perf_counter() - started) / times
 
-    def measure(self, opts: Opts, limit: float) -> float | str:
-        """The least seconds that a run takes; why it is out, where its results are not those of
-        the first candidate. One that takes more than `limit` is not measured exactly.
-        """
-        self.load(opts)
-        cold = float("inf")
-        for launch in reversed(range(len(self.launches))):
-            for buffer, held in self.outputs:
-                buffer.copyin(held)
-            cold = self.once(opts, 1, launch)
-            got = [buffer.numpy().copy() for buffer, _ in self.outputs]
-            expected = self.expected.setdefault(launch, got)
-            if not all(map(agrees, got, expected)):
-                return "its results are others"
-        if cold > max(COLD * limit, LONG):
-            return cold
-        best, spent = cold, 0.0
-        for run in range(RUNS):
-            times = often(best, SHORT)
-            taken = self.once(opts, times)
-            best, spent = min(best, taken), spent + taken * times
-            if best > limit or (run >= 2 and spent > SPENT):
-                break
-        return best
+    def results(self, opts: Opts, launch: int) -> list[Array]:
+        """What the kernel with these opts writes in a launch."""
+        for buffer, held in self.outputs:
+            buffer.copyin(held)
+        self.once(opts, 1, launch)
+        return [buffer.numpy().copy() for buffer, _ in self.outputs]
 
-    def compare(
-        self, first: Opts, second: Opts, rounds: int, seconds: float
-    ) -> list[tuple[float, float]]:
-        """Seconds of both, measured in turns: `rounds` times, fewer if `seconds` have passed."""
-        each = min(self.once(first), self.once(second))
-        each = min(each, self.once(first, often(each, SHORT)))  # a single run has a call's cost
-        times = often(each, 4 * SHORT)
-        until = time.monotonic() + seconds
-        pairs: list[tuple[float, float]] = []
-        while len(pairs) < rounds and (len(pairs) < 3 or time.monotonic() < until):
-            launch, turn = len(pairs) // 2 % len(self.launches), len(pairs) % 2
-            order = (second, first) if turn else (first, second)
-            one, other = (self.once(opts, times, launch) for opts in order)
-            pairs.append((other, one) if turn else (one, other))
-        return pairs
+    def _load(self, opts: Opts) -> list[Ready]:
+        """What gets the kernel with these opts ready, by launch."""
+        device = Device[self.device]
+        program = replace(program_for(self.ast, device.target, opts), linear=())
+        made = device.executable(program, device.compiler.compile(program))
+        values = [program.values_of(one.items()) for one in self.launches]
+        return [partial(ready, made, self.buffers, one) for one in values]
 
 
-def often(each: float, seconds: float) -> int:
-    """How many runs of `each` seconds take `seconds`; one at least."""
-    return max(1, int(seconds / max(each, 1e-9)))
+def often(each: float) -> int:
+    """How many runs of `each` seconds one turn takes; one at least."""
+    return max(1, int(SHORT / max(each, 1e-9)))
+
+
+def goes_on(pairs: Pairs, seconds: float) -> bool:
+    """Whether a comparison that took so long goes on: while the second one may still win."""
+    if not pairs or statistics.median(mine / theirs for theirs, mine in pairs) > SLOW:
+        return not pairs
+    if len(pairs) < FEW:
+        return True
+    likely = statistics.median(theirs / mine for theirs, mine in pairs) > 1
+    return likely and len(pairs) < ROUNDS and seconds < SPENT
 
 
 def ready(

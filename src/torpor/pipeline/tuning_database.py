@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,26 +18,23 @@ from torpor.base.errors import TorporError
 from torpor.base.files import replacing
 from torpor.ir.records import Opt, OptOps
 
-VERSION: Final = 1
+VERSION: Final = 2
 Opts = tuple[Opt, ...]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The state of the search for one kernel on one kind of machine.
+    """What a search found for one kernel on one kind of machine.
 
     hardware: the processor or device, its features, the compiler, the number of threads.
     kernel:   digest of the kernel and of what else decides what may be tried.
     name:     the kernel's, for people.
     code:     digest of the compiler that the times were measured with.
     opts:     the opts that won; None where the heuristics' choice was not beaten.
-    gain:     the heuristics' time over theirs, in the final comparison; 1 where none won.
+    gain:     the heuristics' time over theirs; 1 where none won.
     seconds:  what one run takes.
-    width:    members of the beam.
-    spent:    seconds that the search took so far.
-    done:     whether nothing is left to try.
-    beam:     (seconds, opts) of the best few, fastest first.
-    tried:    digests of what was tried.
+    extent:   members of the beam, and seconds that the search was given.
+    tried:    how many lists were timed.
     """
 
     hardware: str
@@ -47,27 +44,22 @@ class Entry:
     opts: Opts | None = None
     gain: float = 1.0
     seconds: float = 0.0
-    width: int = 0
-    spent: float = 0.0
-    done: bool = False
-    beam: tuple[tuple[float, Opts], ...] = ()
-    tried: tuple[str, ...] = ()
+    extent: tuple[int, float] = (0, 0.0)
+    tried: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
         return self.hardware, self.kernel
 
     def suffices(self, width: int, seconds: float) -> bool:
-        """Whether a search as wide and as long as wanted has been made."""
-        return self.width >= width and (self.done or self.spent >= seconds)
+        """Whether a search as wide, and as long, as wanted has been made."""
+        return self.extent[0] >= width and self.extent[1] >= seconds
 
 
 def to_line(entry: Entry) -> str:
     """The entry as JSON, without a line's end."""
-    fields = asdict(entry)
-    fields["opts"] = None if entry.opts is None else from_opts(entry.opts)
-    fields["beam"] = [[seconds, from_opts(opts)] for seconds, opts in entry.beam]
-    return json.dumps({"torpor_search": VERSION, **fields})
+    opts = entry.opts and [[opt.op.name, opt.axis, opt.arg] for opt in entry.opts]
+    return json.dumps({"torpor_search": VERSION, **asdict(entry), "opts": opts})
 
 
 def from_line(line: str) -> Entry | None:
@@ -76,21 +68,15 @@ def from_line(line: str) -> Entry | None:
         fields = json.loads(line)
         if fields.pop("torpor_search") != VERSION:
             return None
-        opts = fields.pop("opts")
-        beam = tuple((float(seconds), to_opts(one)) for seconds, one in fields.pop("beam"))
-        tried = tuple(map(str, fields.pop("tried")))
+        opts, (width, given) = fields.pop("opts"), fields.pop("extent")
         chosen = None if opts is None else to_opts(opts)
-        entry = Entry(**fields, opts=chosen, beam=beam, tried=tried)
+        entry = Entry(**fields, opts=chosen, extent=(int(width), float(given)))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
     texts = entry.hardware, entry.kernel, entry.name, entry.code
-    numbers = entry.gain, entry.seconds, entry.width, entry.spent, entry.done
+    numbers = entry.gain, entry.seconds, entry.tried
     fine = all(isinstance(n, (int, float)) for n in numbers)
     return entry if fine and all(isinstance(t, str) for t in texts) else None
-
-
-def from_opts(opts: Opts) -> list[list[Any]]:
-    return [[opt.op.name, opt.axis, opt.arg] for opt in opts]
 
 
 def to_opts(listed: Any) -> Opts:
@@ -106,25 +92,15 @@ def path() -> Path:
     return settings.cache_dir() / "search.jsonl"
 
 
-_read: dict[Path, tuple[tuple[int, int], dict[tuple[str, str], Entry]]] = {}
-
-
 def read(file: Path | None = None) -> dict[tuple[str, str], Entry]:
     """The last entry for each (hardware, kernel) in a file, by default torpor's own; a file that
     is not there has none.
     """
-    file = path() if file is None else file
     try:
-        facts = file.stat()
-        state = facts.st_size, facts.st_mtime_ns
-        if file in _read and _read[file][0] == state:
-            return _read[file][1]
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = (file or path()).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    found = {entry.key: entry for line in lines if (entry := from_line(line)) is not None}
-    _read[file] = state, found
-    return found
+    return {e.key: e for line in text.splitlines() if (e := from_line(line)) is not None}
 
 
 def add(entries: Iterable[Entry], file: Path | None = None) -> None:
@@ -133,7 +109,7 @@ def add(entries: Iterable[Entry], file: Path | None = None) -> None:
     Several processes may do so at once: each is one write to the end of the file. A line's end in
     front closes what a crash cut short, so that it spoils no other; empty lines are passed over.
     """
-    file = path() if file is None else file
+    file = file or path()
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab", buffering=0) as whole:
         for entry in entries:
@@ -141,10 +117,8 @@ def add(entries: Iterable[Entry], file: Path | None = None) -> None:
 
 
 def export(file: Path) -> int:
-    """Write what was found to a file of its own, one line a kernel, without what only a search
-    that goes on needs; gives how many.
-    """
-    kept = [replace(entry, beam=(), tried=()) for entry in read().values()]
+    """Write what was found to a file of its own, one line a kernel; gives how many."""
+    kept = read().values()
     with replacing(file) as whole:
         whole.writelines(to_line(entry).encode() + b"\n" for entry in kept)
     return len(kept)
@@ -159,10 +133,11 @@ def import_from(file: Path) -> int:
     if not offered:
         raise TorporError(f"{file} holds nothing that a search of torpor found")
 
-    def extent(entry: Entry) -> tuple[int, bool, float]:
-        return entry.width, entry.done, entry.spent
+    def is_more(entry: Entry) -> bool:
+        mine = known.get(entry.key, entry)
+        return entry.suffices(*mine.extent) and (mine is entry or entry.extent != mine.extent)
 
-    wanted = [e for key, e in offered.items() if key not in known or extent(e) > extent(known[key])]
+    wanted = list(filter(is_more, offered.values()))
     if wanted:
         add(wanted)
     return len(wanted)

@@ -190,3 +190,37 @@ def test_sums_along_odd_rows_that_no_mask_covers(dtype: str, columns: int) -> No
         np.testing.assert_allclose(wide.sum(1).numpy(), exact.sum(1), rtol=1e-5, atol=1e-3)
         np.testing.assert_array_equal(wide.amax(1).numpy(), exact.max(1).astype(np.float32))
         np.testing.assert_array_equal(wide.flip(1).amin(1).numpy(), exact.min(1).astype("f"))
+
+
+@pytest.mark.parametrize("level", ["sse", "avx2", "avx512"])
+def test_long_odd_rows_are_summed_by_several_vectors(level: str) -> None:
+    """Whole vectors of a padded row of a prime number of them would wait for each other."""
+    target = facts(machine(level))
+    lanes, x = target.lanes(4), Tensor.empty(64, 17 * target.lanes(4) - 3)
+    for found in (x.sum(1), x.amax(1), (x * x).sum(1)):
+        opts = choose(Kernel(found.schedule()[-1].ast, target))
+        assert Opt(OptOps.PARTITION, 1, 16 * lanes) in opts
+        assert max(opt.arg for opt in opts if opt.op is OptOps.UNROLL) == 4 * lanes
+
+
+@pytest.mark.parametrize("columns", [137, 257, 265, 777, 2049])
+def test_sums_along_long_odd_rows(columns: int) -> None:
+    made = np.random.default_rng(2).standard_normal((5, columns)).astype(np.float32)
+    x, exact = Tensor(made).realize(), made.astype(np.float64)
+    np.testing.assert_allclose(x.sum(1).numpy(), exact.sum(1), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose((x * x).sum(1).numpy(), (exact**2).sum(1), rtol=1e-5)
+    np.testing.assert_array_equal(x.amax(1).numpy(), made.max(1))
+    np.testing.assert_array_equal((-x).amin(1).numpy(), (-made).min(1))
+
+
+@pytest.mark.parametrize("length", [999, 4097])
+def test_what_lies_between_is_written_out_only_for_vectors(length: int) -> None:
+    """Neighbours of an odd number of pairs are no lanes of vectors."""
+    made = np.random.default_rng(3).standard_normal((2, length)).astype(np.float32)
+    for count, written in ((length, False), (length - length % 16, True)):
+        left, right = (Tensor(row[:count]).realize() for row in made)
+        pairs = torpor.stack([left + right, left * right], 1)
+        opts = choose(kernel_of(pairs))
+        assert (Opt(UPCAST, 1, 0) in opts) is written
+        a, b = made[:, :count]
+        np.testing.assert_array_equal(pairs.numpy(), np.stack([a + b, a * b], 1))

@@ -63,6 +63,17 @@ def test_long_sums(size, form):
     agree((x @ y + 1).numpy(), a @ b + 1, inner)
 
 
+def test_products_whose_columns_cannot_be_summed_down_get_a_plan():
+    """Phases of a gradient: what goes down columns best is refused, since results lie apart."""
+    x, w = Tensor.empty(2, 32, 28, 28).requires_grad_(), Tensor.empty(64, 32, 3, 3)
+    (x.conv2d(w, stride=2, padding=1) ** 2).sum().backward()
+    kernels = [Kernel(item.ast, Device["CPU"].target) for item in x.grad.schedule()]
+    products = [kernel for kernel in kernels if next(find_roles(kernel), None)]
+    assert products
+    for kernel in products:
+        assert OptOps.UPCAST in [opt.op for opt in choose(kernel)], kernel.name
+
+
 def test_what_a_first_cache_holds_is_read_where_it_is():
     small, wide = (Tensor.empty(n, n) @ Tensor.empty(n, n) for n in (64, 500))
     packs = [OptOps.STAGE in [opt.op for opt in choose(kernel_of(x))] for x in (small, wide)]

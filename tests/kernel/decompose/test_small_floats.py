@@ -4,8 +4,8 @@ import pytest
 from tests.kernel.decompose.evaluate import evaluate, variable
 from torpor.base.dtypes import dtypes, from_name
 from torpor.base.target import get_target
-from torpor.ir import Ops, ParamArg, UOp, graph_rewrite
-from torpor.kernel.decompose import rules_for
+from torpor.ir import Ops, ParamArg, UOp
+from torpor.kernel.decompose import without_missing
 
 SMALL = [dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.float8_e5m2]
 
@@ -21,7 +21,7 @@ def all_bits(small):
 
 def rewritten(node):
     """The node for a target that has neither format; no trace of them may be left."""
-    root = graph_rewrite(node, rules_for(get_target("cpu")))
+    root = without_missing(node, get_target("cpu"))
     assert not {n.dtype.scalar() for n in root.toposort()} & set(SMALL)
     return root
 
@@ -194,7 +194,7 @@ def test_memory_becomes_integers(small, count):
 
 
 def test_a_target_that_has_the_format_keeps_it_but_for_functions():
-    root = graph_rewrite(kernel(dtypes.float16, 1), rules_for(get_target("cuda")))
+    root = without_missing(kernel(dtypes.float16, 1), get_target("cuda"))
     loads = [n for n in root.toposort() if n.op is Ops.LOAD]
     assert [n.dtype for n in loads] == [dtypes.float16]
     assert Ops.EXP not in {n.op for n in root.toposort()}
@@ -213,8 +213,6 @@ def test_between_the_two_formats():
     source = variable(dtypes.uint16).bitcast(dtypes.float16)
     root = rewritten(source.cast(dtypes.bfloat16).bitcast(dtypes.uint16))
     check_bits(evaluate(root, x=a), a.view(np.float16).astype(np.float64), dtypes.bfloat16)
-    mixed = graph_rewrite(
-        variable(dtypes.float16).cast(dtypes.bfloat16).cast(dtypes.float32),
-        rules_for(get_target("c")),
-    )
+    mixed = variable(dtypes.float16).cast(dtypes.bfloat16).cast(dtypes.float32)
+    mixed = without_missing(mixed, get_target("c"))
     assert dtypes.bfloat16 not in {n.dtype for n in mixed.toposort()}

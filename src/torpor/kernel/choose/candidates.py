@@ -1,39 +1,98 @@
-"""Lists of opts near a given one: an opt left out, changed, put in front or put behind.
+"""Lists of opts to time, ranked by the cost model: plans for products, and neighbours of the best
+ones: an opt left out, changed, put in front or put behind.
 
-Nothing here knows which opts fit: whoever tries them asks the kernel, which refuses by name.
+Nothing here knows which opts fit: the kernel refuses those that do not, by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import nsmallest
 from typing import Final
 
 from torpor.base.errors import OptError
-from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
-from torpor.kernel.access import stored_bytes
+from torpor.kernel.choose.products import apply_plan
+from torpor.kernel.choose.vectors import attempt_all, is_short
+from torpor.kernel.choose.ways import ways
 from torpor.kernel.cost import nests_of, seconds
-from torpor.kernel.opts.dot import find_products
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.stage import coefficients, direct_loads, operands
-from torpor.kernel.ranges import REDUCES, WRITTEN, kind_of, size_of
+from torpor.kernel.ranges import iterations
 
 Opts = tuple[Opt, ...]
 
-# Amounts that a search may try: choices, which decide what it finds.
+# Choices, which decide what a search finds: how it goes on,
+FEW: Final = 12  # lists that are timed before others near the best ones are, for each of these
+SLOW: Final = 2.0  # times the best one's time past which nothing near a list is tried
+# and the amounts that it tries.
 COPIES: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32, 48, 64)  # of a written-out axis
 BLOCKS: Final = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024)  # iterations of a cache block
 ITEMS: Final = (2, 4, 8, 16, 32, 64, 128, 256)  # work items along one axis of a group
+WHOLE: Final = (4, 6, 8, 16, 32)  # rounds of which an axis has a multiple: padded, or for a part
+FIRST: Final = range(6)  # axes, or values that are packed
 ALIKE: Final = (OptOps.UPCAST, OptOps.OVERLAP)  # copies of an axis: either in the other's place
+AMOUNTS: Final[dict[OptOps, Iterable[int | None]]] = {
+    OptOps.UPCAST: COPIES,
+    OptOps.OVERLAP: COPIES,
+    OptOps.UNROLL: (0, *COPIES),
+    OptOps.TILE: BLOCKS,
+    OptOps.PADTO: WHOLE,
+    OptOps.THREAD: (0,),
+    OptOps.SWAP: FIRST,
+    OptOps.STAGE: (-3, -2, -1, *FIRST),
+    OptOps.DOT: (2, 4),
+    OptOps.MMA: (None,),
+    OptOps.LOCAL: ITEMS,
+    OptOps.GROUP: ITEMS,
+    OptOps.GROUPTOP: ITEMS,
+}
 
 
-def after(kernel: Kernel, opts: Opts) -> Kernel | OptError:
-    """A copy of the kernel with the opts applied, or the refusal."""
-    made = kernel.copy()
-    try:
-        return made.apply(opts)
-    except OptError as refusal:
-        return refusal
+def candidates(
+    kernel: Kernel, taken: Mapping[Opts, float], width: int, is_over: Callable[[], bool]
+) -> Iterator[Opts]:
+    """Lists to time until `is_over`, the most promising first, none that makes the same kernel as
+    one before: other plans for products, then neighbours of the quickest `width` lists in the order
+    of their predicted times, corrected by how far off those of the list beside them are.
+
+    taken: the time of each list so far, in any unit, the heuristics' first; whoever asks adds to it
+           that of each one that is given to them.
+    """
+    seen = {kernel.copy().apply(opts).ast for opts in taken}
+    waiting: dict[Opts, float] = {}
+    grown: set[Opts] = set()
+
+    def enter(made: Iterable[Kernel], rate: float) -> None:
+        for one in made:
+            if is_over():
+                return
+            if one.ast not in seen and is_short(one):
+                seen.add(one.ast)
+                waiting[tuple(one.opts)] = rate * predicted(one)
+
+    enter([*planned(kernel, width), kernel], 0.0)
+    while waiting or not grown.issuperset(taken):
+        for opts in nsmallest(FEW * width, waiting, key=waiting.__getitem__):
+            if is_over():
+                return
+            del waiting[opts]
+            yield opts
+        best = nsmallest(width, taken, key=taken.__getitem__)
+        for opts in [o for o in best if o not in grown and taken[o] < SLOW * taken[best[0]]]:
+            rate = taken[opts] / predicted(kernel.copy().apply(opts))
+            enter(neighbours(kernel, opts), rate)
+        grown.update(taken)
+
+
+def planned(kernel: Kernel, count: int) -> Iterator[Kernel]:
+    """The plans for a product that are predicted to be the quickest, `count` for each way to
+    multiply.
+    """
+    for way in ways(kernel):
+        for _, plan in way.plans()[:count]:
+            made = kernel.copy()
+            if attempt_all(made, way.kernel, apply_plan, plan, way.fragment):
+                yield made
 
 
 def predicted(kernel: Kernel) -> float:
@@ -41,74 +100,34 @@ def predicted(kernel: Kernel) -> float:
     return max(seconds(nests_of(kernel.ast, kernel.target), kernel.target), 1e-12)
 
 
-def neighbours(kernel: Kernel, opts: Opts) -> Iterator[Opts]:
-    """Lists one step away from `opts`."""
+def neighbours(kernel: Kernel, opts: Opts) -> Iterator[Kernel]:
+    """The kernel with lists of opts that are one step away from `opts`."""
     made = kernel.copy()
     for n, opt in enumerate(opts):
-        before, behind = opts[:n], opts[n + 1 :]
-        yield before + behind
         kinds = ALIKE if opt.op in ALIKE else (opt.op,)
-        for other in possible(made):
-            if other.op in kinds and other != opt:
-                yield (*before, other, *behind)
+        others = ((other,) for other in possible(made) if other.op in kinds and other != opt)
+        yield from fitting(made, [(), *others], opts[n + 1 :])
         made.apply_opt(opt)
-    for more in possible(made):
-        yield (*opts, more)
-    for more in possible(kernel) if opts else ():
-        yield (more, *opts)
+    yield from fitting(made, ((more,) for more in possible(made)), ())
+    yield from fitting(kernel, ((more,) for more in possible(kernel) if opts), opts)
+
+
+def fitting(kernel: Kernel, some: Iterable[Opts], behind: Opts) -> Iterator[Kernel]:
+    """Copies of the kernel with each of some lists, and with `behind`, if they fit."""
+    for opts in some:
+        made = kernel.copy()
+        try:
+            made.apply((*opts, *behind))
+        except OptError:
+            continue
+        yield made
 
 
 def possible(kernel: Kernel) -> Iterator[Opt]:
     """Opts that might fit the kernel as it is."""
-    if kernel.target.threads:
-        yield from (Opt(OptOps.THREAD, n, 0) for n in range(min(2, len(kernel.axes))))
-    if stores_much(kernel):
-        yield Opt(OptOps.STREAM)
-    outputs = [n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.GLOBAL]
-    yield from (Opt(OptOps.SWAP, a, b) for a in outputs for b in outputs if a < b)
-    values = len(operands(kernel.ast)) + len(coefficients(kernel.ast))
-    loads = len(direct_loads(kernel.ast))
+    yield Opt(OptOps.STREAM)
     for n, one in enumerate(kernel.axes):
-        if kind_of(one) not in WRITTEN and (size_of(one) or 0) > 1:
-            yield from along(kernel, n, size_of(one) or 0)
-            yield from (Opt(OptOps.STAGE, n, value) for value in range(-loads, values))
-    products = (kernel.target.dots or kernel.target.fragments) and find_products(kernel.ast)
-    for n, one in enumerate(kernel.reduce_axes):
-        yield from along_sum(kernel, n, size_of(one) or 0)
-        yield from (Opt(OptOps.DOT, n, terms) for terms in (2, 4) if products)
-        if kind_of(one) is AxisType.UNROLL and kernel.target.fragments:
-            yield Opt(OptOps.MMA, n)
-
-
-def along(kernel: Kernel, n: int, size: int) -> Iterator[Opt]:
-    """Opts that cut axis number `n`, or copy it; of a sum's there is UNROLL."""
-    lanes = kernel.target.lanes(4) if kernel.target.vector_alu else 4
-    if kind_of(kernel.axes[n]) not in REDUCES:
-        yield from by_divisor(OptOps.UPCAST, n, size, COPIES)
-    yield from (Opt(OptOps.OVERLAP, n, c) for c in COPIES if size > c and size % c)
-    yield from by_divisor(OptOps.TILE, n, size, BLOCKS)
-    yield from (Opt(OptOps.PADTO, n, lanes * c) for c in (1, 2, 4, 8))
-    ends = (size - size % c for c in (lanes, 6, 4) if size > c and size % c)
-    yield from (Opt(OptOps.PARTITION, n, end) for end in ends)
-    if kernel.target.groups:
-        yield from by_divisor(OptOps.LOCAL, n, size, ITEMS)
-
-
-def along_sum(kernel: Kernel, n: int, size: int) -> Iterator[Opt]:
-    """Opts that cut summed axis number `n`."""
-    if 1 < size <= COPIES[-1]:
-        yield Opt(OptOps.UNROLL, n, 0)
-    yield from by_divisor(OptOps.UNROLL, n, size, COPIES)
-    for op in (OptOps.GROUPTOP, OptOps.GROUP) if kernel.target.groups else ():
-        yield from by_divisor(op, n, size, ITEMS)
-
-
-def stores_much(kernel: Kernel) -> bool:
-    """Whether stores past the caches may pay: the kernel stores more than a second cache holds."""
-    usual = kernel.target.stream_bytes
-    return usual is not None and stored_bytes(kernel.ast) > kernel.target.cache_bytes
-
-
-def by_divisor(op: OptOps, axis: int, size: int, amounts: tuple[int, ...]) -> Iterator[Opt]:
-    """`op` by each amount that divides the axis."""
-    return (Opt(op, axis, amount) for amount in amounts if size and size % amount == 0)
+        for op, amounts in AMOUNTS.items():
+            yield from (Opt(op, n, amount) for amount in amounts)
+        size = iterations((one,))
+        yield from (Opt(OptOps.PARTITION, n, size - size % c) for c in WHOLE if c < size)

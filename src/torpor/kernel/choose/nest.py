@@ -12,7 +12,7 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
 from torpor.kernel.choose.registers import stage_coefficients
 from torpor.kernel.choose.reuse import reuse_axes
-from torpor.kernel.choose.rows import cut_lengths, row_lanes, whole_part
+from torpor.kernel.choose.rows import cut_lengths, row_lanes, whole_part, write_part
 from torpor.kernel.choose.slides import short_rows, slide, sum_rows, tile_windows
 from torpor.kernel.choose.vectors import (
     NARROW,
@@ -35,6 +35,7 @@ from torpor.kernel.cost import SUMS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.split import boundaries
 from torpor.kernel.ranges import (
+    FEW,
     OUTPUTS,
     REDUCES,
     find_loops,
@@ -49,6 +50,7 @@ OPERANDS: Final = 4  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own, one for their rests each
 LOST: Final = 8  # one in so many elements may be in no whole vector
 ROWS_ALONG: Final = 4  # of an operand, that are summed along and share what else is read
+BESIDE: Final = 4  # vectors of a row that are summed side by side
 
 
 def nest_lanes(kernel: Kernel) -> None:
@@ -99,15 +101,17 @@ def mask_output(facts: Facts) -> bool:
 def write_between(kernel: Kernel) -> None:
     """Short axes written out: parts of a stack that are made of the same, and those whose results
     lie between those along another axis: phases, which read the same, and neighbours in a row,
-    which are then interleaved.
+    which are then interleaved. Not where no vectors can be, of which these would be lanes.
     """
-    found = accesses(find_loops(kernel.ast))
+    found, trial = accesses(find_loops(kernel.ast)), kernel.copy()
     outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]
     for short in reversed(outputs):
         small = 1 < (size_of(short) or 0) <= WOVEN
         between = small and any(is_between(found, short, one) for one in outputs)
         if between or is_stack(kernel, found, short):
-            attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(short), 0))
+            attempt(trial, Opt(OptOps.UPCAST, trial.axes.index(short), 0))
+    if kernel.has_reduce or best_lane(Facts.of(trial)) is not None:
+        kernel.become(trial)
 
 
 def is_stack(kernel: Kernel, found: Sequence[Access], short: UOp) -> bool:
@@ -262,13 +266,12 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
     """Vectors along a reduce axis; several, so that additions do not wait for each other: of
     several rows where these share what is read.
     """
-    kernel, size = facts.kernel, size_of(lane) or 0
-    lane = pad_lane(facts, lane)
-    if size % NARROW and size_of(lane) == size:
-        lane = whole_part(facts, lane, 1)
+    kernel = facts.kernel
     rows = reuse_axes(kernel, facts.accesses, lane)
     outputs = [r for r in rows if copies_of(r, ROWS_ALONG) > 1]
-    amount = vector_amount(facts, lane, 1 if outputs else 4)
+    most = 1 if outputs else BESIDE
+    lane = whole_lane(facts, lane, most)
+    amount = vector_amount(facts, lane, most)
     if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
         room = kernel.target.registers - OPERANDS
         for one in outputs:
@@ -277,3 +280,19 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
     unroll_whole(kernel)
     sum_rows(kernel, facts.lanes)
     stage_coefficients(kernel)
+
+
+def whole_lane(facts: Facts, lane: UOp, most: int) -> UOp:
+    """A reduce axis of whole vectors: padded, or cut after the last one, or, where that would leave
+    a long loop few vectors side by side, after the last `most` of them, the rest being apart.
+    """
+    kernel, size, position = facts.kernel, size_of(lane) or 0, facts.kernel.axes.index(lane)
+    rounds, whole = -(-size // facts.lanes_along(lane)), size - size % (most * facts.lanes)
+    beside = max(n for n in range(1, most + 1) if rounds % n == 0)
+    if rounds > FEW * beside and 2 * beside <= most:
+        kernel.apply_opt(Opt(OptOps.PARTITION, position, whole))
+        if size - whole > 1:  # one element has no loop
+            write_part(Facts.of(kernel), kernel.axes[position + 1])
+        return kernel.axes[position]
+    padded = pad_lane(facts, lane)
+    return whole_part(facts, padded, 1) if size % NARROW and size_of(padded) == size else padded

@@ -15,7 +15,7 @@ from torpor.base.target import LINE, Fragment, Target
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel import cost
-from torpor.kernel.choose.columns import find_columns
+from torpor.kernel.choose.columns import tile_columns
 from torpor.kernel.choose.roles import Roles, find_roles
 from torpor.kernel.choose.tiling import (
     REUSE,
@@ -70,7 +70,7 @@ def ranked(kernel: Kernel, words: UOp | None) -> list[tuple[float, Plan]]:
     if not ways:
         return []
     at = setting_of(kernel, words)
-    columns = ways if find_columns(kernel) is not None else ()
+    columns = ways if tile_columns(kernel.copy()) else ()  # opts may be refused
     otherwise = min((down_columns(roles, at) for roles in columns), default=inf)
     tiles = {roles: shapes(roles, at) for roles in ways if is_shared(roles, at)}
     found: dict[Plan, float] = {}

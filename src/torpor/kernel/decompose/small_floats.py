@@ -1,23 +1,22 @@
 """Small floats on targets that lack them: arithmetic in float32, memory as integers.
 
+before  store(p, load(q) * c)                                       of bfloat16
+after   store(p, encode(decode(load(q)) * c))                       of words, a float32 between
+
 A value of such a format is always rounded: each operation is done in float32 and its result
 rounded to the format. That is the correctly rounded result for + - * / and sqrt, since float32 has
-more than twice the bits (S. Figueroa, "When is double rounding innocuous?", 1995).
-
-In the end no node has the format: `CAST(float32 -> small)` and `BITCAST(word -> small)` are the
-only ones that make such a value, `CAST(small -> float32)` and `BITCAST(small -> word)` the only
-ones that use it, and every pair of one of each is an expression of float32 and integers. A word is
-the unsigned integer of as many bits.
+more than twice the bits (S. Figueroa, "When is double rounding innocuous?", 1995). What is only
+moved keeps its bits. A word is the unsigned integer of as many bits.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property, partial
 from typing import Final
 
-from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes, from_name
-from torpor.ir import Ops, PatternMatcher, UOp, UPat
-from torpor.ir.ops import ALU, COMPARE
+from torpor.base.dtypes import DType, dtypes, from_name
+from torpor.ir import Ops, UOp
 from torpor.kernel.decompose.rounding import (
     decode,
     encode,
@@ -28,169 +27,129 @@ from torpor.kernel.decompose.rounding import (
 from torpor.kernel.decompose.words import vector_of
 
 _EXACT_IN_SINGLE: Final = 24  # bits of an integer that float32 holds
+_MEMORY: Final = (Ops.PARAM, Ops.DEFINE_LOCAL, Ops.INDEX)
 
 
-def _single(node: UOp) -> DType:
-    return vector_of(dtypes.float32, node)
+class Small:
+    """A value of a small format, as float32 or as a word: each is made when it is asked for."""
+
+    def __init__(self, single: Callable[[], UOp], bits: Callable[[], UOp]):
+        self._single, self._bits = single, bits
+
+    @cached_property
+    def single(self) -> UOp:
+        """The value as float32."""
+        return self._single()
+
+    @cached_property
+    def bits(self) -> UOp:
+        """The value as a word."""
+        return self._bits()
 
 
-def _word(node: UOp) -> DType:
-    return vector_of(from_name(f"uint{node.dtype.bits}"), node)
+def word_of(dtype: DType) -> DType:
+    """The unsigned integer of as many bits, and lanes."""
+    return from_name(f"uint{dtype.bits}").vec(dtype.count)
 
 
 def compute_in_single(node: UOp) -> UOp:
     """f(x) = small(f(float32(x)))"""
-    source = tuple(
-        s.cast(_single(s)) if s.dtype.scalar() is node.dtype.scalar() else s for s in node.src
-    )
-    return UOp(node.op, _single(node), source, node.arg).cast(node.dtype)
+    single = vector_of(dtypes.float32, node)
+    source = tuple(s.cast(single) if s.dtype is node.dtype else s for s in node.src)
+    return UOp(node.op, single, source, node.arg).cast(node.dtype)
 
 
-def compare_in_single(node: UOp) -> UOp:
-    """`x < y = (float32(x) < float32(y))`"""
-    return node.replace(src=tuple(s.cast(_single(s)) for s in node.src))
-
-
-def cast_through_single(node: UOp, x: UOp) -> UOp | None:
-    """T(x) = T(float32(x)) for small x"""
-    if node.dtype.scalar() is dtypes.float32 or x.dtype.scalar() is node.dtype.scalar():
-        return None
-    return x.cast(_single(x)).cast(node.dtype)
-
-
-def cast_from_double(node: UOp, x: UOp) -> UOp:
-    """small(x) = small(odd(x)), where odd(x) is x as float32 with its last bit set if inexact"""
-    return single_to_odd(x).cast(node.dtype)
-
-
-def cast_from_integer(node: UOp, x: UOp) -> UOp:
-    """small(n) = small(float32(n)), its lowest bits first collected where float32 is too short"""
-    bits = x.dtype.bits - (x.dtype.kind == "int")
-    if bits <= _EXACT_IN_SINGLE or x.dtype.kind == "bool":
-        return x.cast(_single(x)).cast(node.dtype)
-    if bits <= 32:
-        return with_sticky_bits(x, 8, _EXACT_IN_SINGLE).cast(_single(x)).cast(node.dtype)
-    double = vector_of(dtypes.float64, x)
-    return with_sticky_bits(x, 11, 53).cast(double).cast(node.dtype)
-
-
-def cast_from_small(node: UOp, x: UOp) -> UOp:
-    """bfloat16(x) = bfloat16(float32(x)) for a float16 that the target has, and the reverse"""
-    return x.cast(_single(x)).cast(node.dtype)
-
-
-def cast_of_cast(node: UOp, x: UOp) -> UOp:
-    """float32(small(x)) = x rounded to the bits of `small`"""
-    return round_in_single(x.src[0], x.dtype.scalar())
-
-
-def cast_of_bits(node: UOp, x: UOp) -> UOp:
-    """float32(bits of a small number)"""
-    return decode(x.src[0], x.dtype.scalar())
-
-
-def bits_of_cast(node: UOp, x: UOp) -> UOp | None:
-    """bits(small(x)) = x rounded, packed"""
-    source = x.src[0]
-    return encode(source, x.dtype.scalar()) if source.dtype.scalar() is dtypes.float32 else None
-
-
-def bits_of_bits(node: UOp, x: UOp) -> UOp:
-    """bits(small of bits u) = u"""
-    return x.src[0].bitcast(node.dtype)
-
-
-def use_of_constant(node: UOp, x: UOp) -> UOp:
-    """T(c) and bits(c) of a constant"""
-    if node.op is Ops.CAST:
-        return UOp.const(node.dtype, x.arg)
-    word = _word(x)
-    pattern = x.dtype.scalar().array(float(x.arg)).view(word.numpy)
-    return UOp.const(word, int(pattern)).bitcast(node.dtype)
-
-
-def use_of_lanes(node: UOp, x: UOp) -> UOp:
-    """T(vector of a, b, ...) = vector of T(a), T(b), ...; likewise for lanes taken from one"""
-    scalar = node.dtype.scalar()
-    source = tuple(UOp(node.op, scalar.vec(s.dtype.count), (s,)) for s in x.src)
-    return UOp(x.op, node.dtype, source, x.arg)
-
-
-def bits_of_other_format(node: UOp, x: UOp) -> UOp | None:
-    """T(bits of small x) = T(word(x))"""
-    if node.dtype.scalar() is _word(x).scalar():
-        return None
-    return x.bitcast(_word(x)).bitcast(node.dtype)
-
-
-def small_of_other_bits(node: UOp, x: UOp) -> UOp | None:
-    """small(bits of x) = small(word(x))"""
-    if x.dtype.scalar() is _word(x).scalar():
-        return None
-    return x.bitcast(_word(x)).bitcast(node.dtype)
-
-
-def memory_as_bits(node: UOp) -> UOp:
-    """`memory of small numbers = memory of words`"""
-    return node.replace(dtype=_word(node))
-
-
-def load_bits(node: UOp) -> UOp | None:
-    """load(p) = small(load of words)"""
-    if node.src[0].op is not Ops.INDEX:
-        return None
-    return node.replace(dtype=_word(node)).bitcast(node.dtype)
-
-
-def store_bits(node: UOp, value: UOp) -> UOp:
-    """store(p, x) = store(p, bits(x))"""
-    return node.replace(src=(node.src[0], value.bitcast(_word(value)), *node.src[2:]))
-
-
-@cache
-def small_float_rules(small: tuple[DType, ...], native: tuple[DType, ...] = ()) -> PatternMatcher:
-    """Memory of the formats `small` becomes memory of words, with BITCASTs at loads and stores, and
-    arithmetic on them float32 arithmetic with rounding; conversions of the formats `native` stay,
-    since the target has instructions for them.
+def rounds_alike(x: UOp) -> UOp:
+    """A number as a float32 that is rounded to a small format as it is itself: of float64 by its
+    last bit, which says that more would follow, of long integers by collecting their lowest bits.
     """
-    memory = UPat((Ops.PARAM, Ops.DEFINE_LOCAL, Ops.INDEX), small, name="node")
-    stored = UPat(Ops.INDEX), UPat.var("value", small)
-    soft = tuple(d for d in small if d not in native) or (dtypes.void,)
-    value = UPat.var("x", small)
-    wide = UPat.var("x", dtypes.float64)
-    other = UPat.var("x", [d for d in SMALL_FLOATS if d not in small] or [dtypes.void])
-    integers = tuple(
-        d for d in vars(dtypes).values() if isinstance(d, DType) and (d.is_int or d.kind == "bool")
-    )
-    computed = (ALU - COMPARE - {Ops.CAST, Ops.BITCAST}) | {Ops.CHECK, Ops.REDUCE, Ops.SCAN}
+    kind, single = x.dtype.scalar(), vector_of(dtypes.float32, x)
+    bits = kind.bits - (kind.kind == "int") if kind.is_int else 0
+    if bits > dtypes.int32.bits:
+        x = with_sticky_bits(x, 11, 53).cast(vector_of(dtypes.float64, x))
+    elif bits > _EXACT_IN_SINGLE:
+        x = with_sticky_bits(x, 8, _EXACT_IN_SINGLE)
+    return single_to_odd(x) if x.dtype.scalar() is dtypes.float64 else x.cast(single)
 
-    def use(
-        op: Ops,
-        made_by: Ops | tuple[Ops, ...],
-        format: DType | tuple[DType, ...] | None = None,
-        of: tuple[DType, ...] = small,
-    ) -> UPat:
-        return UPat(op, format, (UPat(made_by, of, name="x"),), name="node")
 
-    single, word = dtypes.float32, (dtypes.uint8, dtypes.uint16)
-    uses = (Ops.CAST, Ops.BITCAST)
-    either: dict[Ops, DType | tuple[DType, ...]] = {Ops.CAST: single, Ops.BITCAST: word}
-    return PatternMatcher([
-        (memory, memory_as_bits),
-        (UPat(Ops.LOAD, small, name="node"), load_bits),
-        (UPat(Ops.STORE, None, stored, name="node", more=True), store_bits),
-        (UPat(computed, small, name="node"), compute_in_single),
-        (UPat(COMPARE, None, UPat(None, small), name="node"), compare_in_single),
-        (UPat(Ops.CAST, small, (wide,), name="node"), cast_from_double),
-        (UPat(Ops.CAST, small, (UPat.var("x", integers),), name="node"), cast_from_integer),
-        (UPat(Ops.CAST, small, (other,), name="node"), cast_from_small),
-        (UPat(Ops.CAST, None, (value,), name="node"), cast_through_single),
-        (UPat(Ops.BITCAST, None, (value,), name="node"), bits_of_other_format),
-        (UPat(Ops.BITCAST, small, (UPat.var("x"),), name="node"), small_of_other_bits),
-        (use(Ops.CAST, Ops.CAST, single, soft), cast_of_cast),
-        (use(Ops.CAST, Ops.BITCAST, single, soft), cast_of_bits),
-        (use(Ops.BITCAST, Ops.CAST, word, soft), bits_of_cast),
-        (use(Ops.BITCAST, Ops.BITCAST, word), bits_of_bits),
-        *((use(op, Ops.CONST, either[op]), use_of_constant) for op in uses),
-        *((use(op, (Ops.VECTORIZE, Ops.GEP), either[op]), use_of_lanes) for op in uses),
-    ])  # fmt: skip
+def in_single(root: UOp, small: Collection[DType], native: Collection[DType]) -> UOp:
+    """The kernel without the formats `small`, but in conversions of those that are `native`."""
+    done: dict[UOp, UOp | Small] = {}
+    for node in root.toposort():
+        source, form = [done[s] for s in node.src], node.dtype.scalar()
+        if form not in small:
+            done[node] = used(node, source)
+        elif node.op in _MEMORY:
+            done[node] = node.replace(dtype=word_of(node.dtype), src=tuple(map(number, source)))
+        else:
+            done[node] = made(node, source, form in native)
+    return number(done[root])
+
+
+def number(value: UOp | Small) -> UOp:
+    """A value to compute with."""
+    return value.single if isinstance(value, Small) else value
+
+
+def word(value: UOp | Small) -> UOp:
+    """A value to store, or to see in other bits."""
+    return value.bits if isinstance(value, Small) else value
+
+
+def used(node: UOp, source: Sequence[UOp | Small]) -> UOp:
+    """A node of another format, whose operands may be small."""
+    if not any(isinstance(s, Small) for s in source):
+        return node.over(tuple(map(number, source)))
+    if node.op is Ops.CAST:
+        return number(source[0]).cast(node.dtype)
+    if node.op is Ops.BITCAST:
+        return word(source[0]).bitcast(node.dtype)
+    return node.over(tuple(map(word if node.op is Ops.STORE else number, source)))
+
+
+def made(node: UOp, source: Sequence[UOp | Small], converts: bool) -> Small:
+    """A small value; `converts`: the target has instructions for its format."""
+    dtype, word_type, wide = node.dtype, word_of(node.dtype), vector_of(dtypes.float32, node)
+    if node.op is Ops.CONST:
+        pattern = int(dtype.array(float(node.arg)).view(word_type.numpy))
+        return Small(partial(UOp.const, wide, node.arg), partial(UOp.const, word_type, pattern))
+    if node.op in (Ops.VECTORIZE, Ops.GEP):
+        return Small(
+            partial(of_each, node, wide, number, source),
+            partial(of_each, node, word_type, word, source),
+        )
+    if node.op in (Ops.LOAD, Ops.BITCAST):
+        known = of_each(node, word_type, word, source)
+        known = known if node.op is Ops.LOAD else known.src[0].bitcast(word_type)
+        return Small(partial(decoded, known, dtype, converts), lambda: known)
+    if node.op is Ops.CAST:
+        exact = rounds_alike(number(source[0]))
+    else:
+        exact = of_each(node, wide, number, source)
+    return Small(partial(rounded, exact, dtype, converts), partial(encoded, exact, dtype, converts))
+
+
+def of_each(
+    node: UOp, dtype: DType, way: Callable[[UOp | Small], UOp], source: Sequence[UOp | Small]
+) -> UOp:
+    """The operation on its operands, seen in some way."""
+    return node.replace(dtype=dtype, src=tuple(map(way, source)))
+
+
+def decoded(bits: UOp, dtype: DType, converts: bool) -> UOp:
+    """The float32 that a word stands for."""
+    single = vector_of(dtypes.float32, bits)
+    return bits.bitcast(dtype).cast(single) if converts else decode(bits, dtype.scalar())
+
+
+def rounded(x: UOp, dtype: DType, converts: bool) -> UOp:
+    """float32 x rounded to a small format."""
+    return x.cast(dtype).cast(x.dtype) if converts else round_in_single(x, dtype.scalar())
+
+
+def encoded(x: UOp, dtype: DType, converts: bool) -> UOp:
+    """The word of float32 x rounded to a small format."""
+    return x.cast(dtype).bitcast(word_of(dtype)) if converts else encode(x, dtype.scalar())
+
+
+__all__ = ["compute_in_single", "in_single"]
