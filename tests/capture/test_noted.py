@@ -173,3 +173,33 @@ def test_guards_are_not_names_times_objects() -> None:
     assert len(trace.guards.tests) < 10 * (len(names) + len(things))
     things[49].name49 = 3.0
     assert f(number(1)).item() == 3
+
+
+class Holder:
+    """Holds what code gives it."""
+
+    value: Any
+
+    def given(self, x: Tensor) -> Tensor:
+        self.value = x * 2
+        return self.shown()
+
+    def shown(self) -> Tensor:
+        return self.value + 1
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_what_one_function_gives_and_another_reads_is_given_by_replays(others: int) -> None:
+    """What is there when the second one is looked at was not there before."""
+    holders = [Holder() for _ in range(1 + others)]
+
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        return sum((holder.given(x + at) for at, holder in enumerate(holders)), x)
+
+    for n in range(5):
+        made = sum(2 * (n + at) + 1 for at in range(1 + others)) + n
+        assert f(number(n)).item() == made
+        assert [holder.value.item() for holder in holders] == [
+            2 * (n + at) for at in range(1 + others)
+        ]

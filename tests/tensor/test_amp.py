@@ -166,3 +166,24 @@ def test_functions_are_in_the_autocast_of_their_forward(cast_inputs):
     made.sum().backward()
     assert seen == [BFLOAT16 if cast_inputs is None else torpor.float32] * 2
     assert x.grad.dtype is torpor.float32
+
+
+def test_a_jitted_scaler_goes_on_with_its_scale():
+    scaler = torpor.GradScaler("cpu", init_scale=4.0)
+    scaled = torpor.jit(scaler.scale)
+    for _ in range(3):
+        assert scaled(Tensor(2.0)).item() == 8
+    scaler.update(16.0)
+    assert scaled(Tensor(2.0)).item() == 32
+
+
+def test_small_losses_are_scaled_in_float32():
+    made = torpor.GradScaler().scale(Tensor(0.5, dtype="float16"))
+    assert (made.item(), made.dtype) == (2.0**15, torpor.float32)
+
+
+def test_autocast_of_another_device_changes_nothing():
+    with pytest.warns(UserWarning, match="changes nothing"):
+        context = torpor.autocast("cuda")
+    with context:
+        assert (rand(2, 3) @ rand(3, 2)).dtype is torpor.float32

@@ -88,3 +88,38 @@ def test_tangents_in_a_jitted_function():
     for factor in (1.0, 2.0, 3.0):
         found = change(Tensor(X), Tensor(V * factor))
         np.testing.assert_allclose(found, np.exp(X) * V * factor, rtol=1e-5)
+
+
+def test_tangents_of_what_is_computed_and_written_under_no_grad():
+    """As often as is computed early, and where values are looked at on the way."""
+    with forward_ad.dual_level(), torpor.no_grad():
+        x = forward_ad.make_dual(Tensor(X), Tensor(V))
+        y = x * x
+        y.tolist()
+        np.testing.assert_allclose(forward_ad.unpack_dual(y).tangent, 2 * X * V)
+        np.testing.assert_allclose(forward_ad.unpack_dual(y * x).tangent, 3 * X**2 * V)
+        total = torpor.zeros(3)
+        for _ in range(20):
+            total.add_(x)
+        np.testing.assert_allclose(forward_ad.unpack_dual(total).tangent, 20 * V)
+        x.mul_(3.0)
+        np.testing.assert_allclose(forward_ad.unpack_dual(x).tangent, 3 * V)
+
+
+@pytest.mark.parametrize("look", [False, True])
+def test_derivatives_of_functions_that_write_under_no_grad(look):
+    def descended(rate):
+        weight = Tensor(X).clone()
+        for _ in range(6):
+            slope = 2 * weight
+            with torpor.no_grad():
+                weight.sub_(slope * rate)
+                if look:
+                    weight.tolist()
+        return weight
+
+    rate = 0.1
+    _, change = torpor.func.jvp(descended, (Tensor(rate),), (Tensor(1.0),))
+    np.testing.assert_allclose(change, -12 * X * (1 - 2 * rate) ** 5, rtol=1e-5)
+    found = torpor.func.jacfwd(descended)(Tensor(rate))
+    np.testing.assert_allclose(found, -12 * X * (1 - 2 * rate) ** 5, rtol=1e-5)

@@ -48,3 +48,10 @@ def test_what_is_refused():
         engine.draw_base2(3)
     out = torpor.empty(2, 2)
     assert engine.draw(2, out=out) is out and out.tolist() == [[0.25, 0.75], [0.375, 0.375]]
+
+
+def test_a_jitted_engine_goes_on():
+    engine = SobolEngine(1)
+    draw = torpor.jit(lambda: engine.draw(1))
+    assert [draw().item() for _ in range(4)] == [0, 0.5, 0.75, 0.25]
+    assert engine.num_generated == 4

@@ -164,6 +164,10 @@ READING: Final = frozenset(
 )
 
 
+# Torpor's own modules whose objects remember what they did.
+STATEFUL: Final = ("torpor.nn", "torpor.tensor.amp", "torpor.tensor.quasirandom")
+
+
 def root_of(module: str | None) -> str:
     """The first part of a dotted module name."""
     return (module or "").split(".")[0]
@@ -176,8 +180,8 @@ def is_ours(module: str | None) -> bool:
 
 def is_opaque(module: str | None) -> bool:
     """Whether a module is taken as it is: the standard library (and what `namedtuple` makes), what
-    torpor stands on, and torpor below `nn`.
+    torpor stands on, and torpor but for what has a state (`STATEFUL`).
     """
-    if module is not None and module.startswith("torpor.nn"):
+    if module is not None and module.startswith(STATEFUL):
         return False
     return root_of(module) in _OPAQUE or (module or "").startswith("namedtuple_")

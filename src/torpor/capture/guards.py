@@ -245,7 +245,8 @@ class Guards:
             tests = tests[len(first) :] if fine else first
         look, there, names, _ = tests[0].entry or (None,) * 4
         if look == "lacks" and len(names) > 1:
-            return next(f"{tests[0].path}.{name}" for name in there if name in names)
+            made = (f"{tests[0].path}.{name}" for name in there if name in names)
+            return next(made, tests[0].path)
         return tests[0].path
 
 

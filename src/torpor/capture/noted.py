@@ -7,7 +7,7 @@ runs between two looks at them.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from torpor.capture.code import is_opaque
@@ -59,6 +59,7 @@ class Noted:
         self._at: dict[int, dict[str, Place]] = {}  # by what they are of, and by name
         self._lacks: dict[type, Lack] = {}  # of classes
         self._counted: dict[type, frozenset[str]] = {}  # for their objects
+        self._earlier: dict[type, frozenset[str]] = {}  # as `_counted` was before this sweep
         self._looks: dict[tuple[type, frozenset[str]], FromClass] = {}  # since code ran last
 
     def learn(self, **used: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
@@ -87,7 +88,7 @@ class Noted:
 
     def first(self, value: Any, own: Any) -> dict[str, Any]:
         """What an object itself had, as far as is known."""
-        known, lacked = self._at.get(id(value), {}), self._lacked_by(value)
+        known, lacked = self._at.get(id(value), {}), self._lacked_by(value, self._counted)
         had = {x: known[x].value if x in known else own[x] for x in own if x not in lacked}
         return {name: part for name, part in had.items() if part is not ABSENT}
 
@@ -112,6 +113,11 @@ class Noted:
         if lack is not None and name in lack.names:
             place.value = ABSENT  # at first
         return self.put(place, id(base))
+
+    def sweep(self) -> Iterator[tuple[Any, str]]:
+        """All objects that were looked at, and their paths, to be looked at for other names."""
+        self._earlier = dict(self._counted)
+        yield from list(self.objects.values())
 
     def count(self, kind: type, names: frozenset[str]) -> None:
         """Objects of a class are asked for these names."""
@@ -160,12 +166,19 @@ class Noted:
         """
         yield from self._lacks.values()
         for value, path in self.objects.values():
-            own, names = own_attributes(value), self._lacked_by(value)
+            own, names = own_attributes(value), self._lacked_by(value, self._counted)
             if names and type(own) is dict:
                 yield Lack(own, names, path, None)
 
-    def _lacked_by(self, value: Any) -> frozenset[str]:
-        names = self._counted.get(type(value), NONE) if id(value) in self.objects else NONE
+    def lacked_of(self, value: Any, names: Collection[str]) -> Iterator[tuple[str, bool]]:
+        """Which of these an object had nothing under at first, of those that counted before this
+        sweep: what it has there now the trace has bound.
+        """
+        lacked = self._lacked_by(value, self._earlier)
+        yield from [(name, name in lacked) for name in names]
+
+    def _lacked_by(self, value: Any, counted: Mapping[type, frozenset[str]]) -> frozenset[str]:
+        names = counted.get(type(value), NONE) if id(value) in self.objects else NONE
         if id(value) in self.partial:
             names &= self.names
         return names.difference(self._at.get(id(value), ()))

@@ -13,16 +13,18 @@ ABSENT: Final = type("Absent", (), {"__repr__": lambda self: "(absent)"})()
 class Place:
     """Where a value is kept: an entry of a dict, a closure cell, or a slot of an object.
 
-    value: what was there when the trace first could see it. `read`: it counts, whatever names the
-    code has.
+    value: what was there when the trace first could see it, nothing if it was `lacked`. `read`: it
+    counts, whatever names the code has.
     """
 
     __slots__ = ("owner", "name", "value", "path", "expanded", "slot", "read")
 
-    def __init__(self, owner: Any, name: str, path: str, slot: Any = None):
+    def __init__(
+        self, owner: Any, name: str, path: str, slot: Any = None, lacked: bool = False
+    ):  # fmt: skip
         self.owner, self.name, self.path, self.slot = owner, name, path, slot
         self.expanded = self.read = False
-        self.value = self.now()
+        self.value = ABSENT if lacked else self.now()
 
     def now(self) -> Any:
         """The value that is there now; `ABSENT` if there is none."""

@@ -152,7 +152,7 @@ class Reach:
         self._find_modules()
         if not self.noted.everything:
             self.noted.everything = True
-            for owner, path in list(self.noted.objects.values()):
+            for owner, path in self.noted.sweep():
                 self._attributes(owner, path, None)
             self._settle()
 
@@ -184,7 +184,7 @@ class Reach:
             if place.name in loaded:
                 self._expand(place)
         seen: set[type] = set()
-        for value, path in list(self.noted.objects.values()) if fresh else ():
+        for value, path in self.noted.sweep() if fresh else ():
             own = own_attributes(value)
             if type(value) not in seen or not (own is None or own.keys().isdisjoint(fresh)):
                 if self._attributes(value, path, fresh):
@@ -311,8 +311,8 @@ class Reach:
 
     def _given(self, function: Any, path: str) -> None:
         """Attributes that users gave to a function, or to one that is jitted."""
-        self.noted.objects[id(function)] = function, path
         self._attributes(function, path, None if self.noted.everything else self.noted.names)
+        self.noted.objects[id(function)] = function, path
 
     def _cells(self, function: types.FunctionType, path: str) -> None:
         self.functions.append(function)
@@ -327,12 +327,12 @@ class Reach:
 
     # --- attributes -------------------------------------------------------------------------------
     def _attributes_of(self, value: Any, path: str) -> None:
-        self.noted.objects[id(value)] = value, path
         if not is_a(value, types.ModuleType) or not is_opaque(_name_of(value)):
             self.objects.append(value)
             for kind in (type(value), value) if is_a(value, type) else (type(value),):
                 self._special(kind)
         self._attributes(value, path, None if self.noted.everything else self.noted.names)
+        self.noted.objects[id(value)] = value, path
         if self.whole:
             self._whole(value, path)
 
@@ -396,8 +396,8 @@ class Reach:
         if kind.is_local:
             self._local(value, names.union(mine), path)
             return False
-        for name in [*mine]:
-            self._place(own, name, f"{path}.{name}", identity=id(value))
+        for name, lacked in noted.lacked_of(value, mine):
+            self._place(own, name, f"{path}.{name}", identity=id(value), lacked=lacked)
         if is_a(value, type):
             noted.from_class(value, names, path)
         if mine:  # unless a class has a descriptor of that name
@@ -446,11 +446,12 @@ class Reach:
                 self._place(own, name, f"{path}.{name}")
 
     def _place(
-        self, owner: Any, name: str, path: str, slot: Any = None, identity: int = 0,
-        read: bool = False,
+        self, owner: Any, name: str, path: str, slot: Any = None, identity: int = 0, *,
+        read: bool = False, lacked: bool = False,
     ) -> None:  # fmt: skip
         key = identity or id(owner)
-        place = self.noted.of(key, name) or self.noted.put(Place(owner, name, path, slot), key)
+        place = self.noted.of(key, name)
+        place = place or self.noted.put(Place(owner, name, path, slot, lacked), key)
         if read and not place.read:
             place.read = True
             self._expand(place)

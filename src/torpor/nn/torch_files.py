@@ -140,6 +140,7 @@ _KNOWN: Final[dict[str, Any]] = {
     "torch.device": lambda *words: ":".join(map(str, words)),
     "torch.storage.UntypedStorage": _Name("UntypedStorage"),
     "collections.OrderedDict": OrderedDict,
+    "collections.Counter": dict,
     **{f"torch.{name}": _Name(name) for name in _STORAGES},
     **{f"torch.{dtype.name}": dtype for dtype in _STORAGE_OF},
     **{f"torch.{dtype.name}": dtype for dtype in _UNTYPED},

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
-from itertools import count
+from itertools import starmap
 from operator import attrgetter
 from typing import Any, Final
 
@@ -150,11 +150,14 @@ class Trial:
             if not all(map(agrees, self.results(second, launch), self.expected(first, launch))):
                 return "its results are others"
         times = [self.often(first, second, launch) for launch in range(len(self.launches))]
+        ready = [
+            [(make(often), often) for make, often in zip(self.load(opts), times, strict=True)]
+            for opts in (first, second)
+        ]
         started, pairs = time.monotonic(), Pairs()
         while goes_on(pairs, time.monotonic() - started):
             turn = len(pairs) % 2
-            order = (second, first) if turn else (first, second)
-            one, other = (sum(map(partial(self.once, opts), times, count())) for opts in order)
+            one, other = (sum(starmap(seconds_of, runs)) for runs in ready[:: -1 if turn else 1])
             pairs.append((other, one) if turn else (one, other))
         return pairs
 
@@ -165,10 +168,7 @@ class Trial:
 
     def once(self, opts: Opts, times: int = 1, launch: int = 0) -> float:
         """Seconds that one run takes, on average over several in a row."""
-        run = self.load(opts)[launch](times)
-        started = time.perf_counter()
-        run()
-        return (time.perf_counter() - started) / times
+        return seconds_of(self.load(opts)[launch](times), times)
 
     def results(self, opts: Opts, launch: int) -> list[Array]:
         """What the kernel with these opts writes in a launch."""
@@ -184,6 +184,13 @@ class Trial:
         made = device.executable(program, device.compiler.compile(program))
         values = [program.values_of(one.items()) for one in self.launches]
         return [partial(ready, made, self.buffers, one) for one in values]
+
+
+def seconds_of(run: Callable[[], object], times: int) -> float:
+    """Seconds of one of several runs in a row, on average."""
+    started = time.perf_counter()
+    run()
+    return (time.perf_counter() - started) / times
 
 
 def often(each: float) -> int:

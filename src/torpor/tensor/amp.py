@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import ModuleType
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeVar
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.base.missing import names_of
+from torpor.device import Device
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import _Flag
 
@@ -24,7 +26,8 @@ class autocast(_Flag):
     """Inside, or in a function that it decorates, products (`matmul`, `linear`, convolutions,
     attention, `einsum`, the steps of an RNN) are of floats in `dtype`, bfloat16 unless given or, of
     a "cuda" device, float16; losses are of float32. Sums of products are taken in float32, as
-    always. float64 stays what it is. With `enabled=False` formats are as without it.
+    always. float64 stays what it is. With `enabled=False`, and where "cuda" is asked for and
+    tensors are made elsewhere, formats are as without it.
 
     >>> with torpor.autocast("cpu", dtype=torpor.bfloat16):
     ...     made = Tensor.ones(1, 2) @ Tensor.ones(2, 1)
@@ -38,11 +41,15 @@ class autocast(_Flag):
         self, device_type: str, dtype: Any = None, enabled: bool = True,
         cache_enabled: bool | None = None,
     ):  # fmt: skip
-        kind = dtypes.float16 if str(device_type).lower() == "cuda" else dtypes.bfloat16
+        asked, there = (str(one).lower().split(":")[0] for one in (device_type, Device.DEFAULT))
+        kind = dtypes.float16 if asked == "cuda" else dtypes.bfloat16
         kind = kind if dtype is None else as_dtype(dtype)
-        if kind not in (dtypes.float16, dtypes.bfloat16):
+        if enabled and kind not in (dtypes.float16, dtypes.bfloat16, dtypes.float32):
             raise DTypeError(f"autocast is to float16 or bfloat16, not {kind}")
-        chosen: Any = kind if enabled else None
+        if enabled and asked == "cuda" != there:
+            warnings.warn(f"autocast('cuda') changes nothing on {there}", stacklevel=2)
+        narrow = kind is not dtypes.float32 and (asked != "cuda" or asked == there)
+        chosen: Any = kind if enabled and narrow else None
         super().__init__(chosen)
 
 
@@ -154,7 +161,8 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Handle):
-            return outputs * self._scale
+            small = not outputs.ndim and outputs.dtype is dtypes.float16  # which ends before 2^16
+            return (outputs.cast(dtypes.float32) if small else outputs) * self._scale
         return type(outputs)(self.scale(one) for one in outputs)
 
     def unscale_(self, optimizer: Any) -> None:

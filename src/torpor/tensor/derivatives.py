@@ -13,6 +13,7 @@ from typing import Any
 
 from torpor.base.errors import GradientError
 from torpor.tensor import transforms
+from torpor.tensor.differentiate import depends_on
 from torpor.tensor.handle import Handle
 
 Function = Callable[..., Any]
@@ -31,7 +32,7 @@ def _checked(func: Function, strict: bool) -> Function:
         made = func(*arguments)
         for number, one in enumerate(transforms.parts_in(made)):
             for place, argument in enumerate(arguments):
-                if not transforms.is_made_of(one, [argument]):
+                if not depends_on(one, argument):
                     what = f"output {number} does not depend on input {place}, and strict is True"
                     raise GradientError(what)
         return made

@@ -35,7 +35,7 @@ from torpor.tensor.handle import (
     view,
     viewed,
 )
-from torpor.tensor.mode import default_float, grad_enabled
+from torpor.tensor.mode import default_float, keeps_graphs
 from torpor.tensor.operands import (
     CONDITIONS,
     are_whole,
@@ -423,7 +423,7 @@ class Arithmetic(Handle):
             return _packed(self, build.cast(node, kind))
         if kind.is_complex:
             return Handle._pairs.with_real(self.clone().cast(kind.part))
-        requires = self.requires_grad and grad_enabled() and kind.is_float
+        requires = self.requires_grad and keeps_graphs() and kind.is_float
         depth = self._storage.depth + 1
         return make(build.cast(node, kind), self._storage.device, requires, depth=depth)
 

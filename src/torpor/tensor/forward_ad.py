@@ -11,6 +11,7 @@ from torpor.base.errors import GradientError
 from torpor.base.missing import names_of
 from torpor.tensor.differentiate import depends_on, recorded, released
 from torpor.tensor.looping import filled
+from torpor.tensor.mode import carrying_tangents
 from torpor.tensor.transforms import directions, followed, parts_in, pushed, through_no_grad
 from torpor.tensor.write import as_it_is
 
@@ -37,7 +38,8 @@ def dual_level() -> Iterator[int]:
         raise GradientError("a dual_level inside of another; torpor.jvp may be in a jvp")
     token = _level.set([])
     try:
-        yield 0
+        with carrying_tangents():
+            yield 0
     finally:
         _level.reset(token)
 

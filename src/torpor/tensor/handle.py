@@ -24,7 +24,7 @@ from torpor.graph.bare import UNRECORDED
 from torpor.ir.infer import JOINT, Shape, shape_of, shaped
 from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.mode import default_float, grad_enabled
+from torpor.tensor.mode import default_float, grad_enabled, keeps_graphs, with_tangents
 from torpor.tensor.path import FORWARD, Step, extended, forward, unrecorded
 from torpor.tensor.size import Size
 from torpor.tensor.storage import DEEP, Storage, note_made
@@ -237,9 +237,8 @@ def derive(function: Callable[..., UOp], operands: Sequence[Handle], *arguments:
         if node.dtype.kind == "packed":
             node = operand._operand()  # which raises
         if storage.requires if operand._path is None else operand.requires_grad:
-            if grad_enabled():
-                requires = True
-            else:
+            requires = keeps_graphs()
+            if not grad_enabled():
                 node = unrecorded(node)
         if storage.device is not device and storage.device != device:
             node = build.copy_to(node, device)
@@ -380,7 +379,7 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
             node = node.cast(weak_dtype(right, dtype, default_float()))
         other = weak_constant(right, node.dtype, shape_of(node))
     if requires and not grad_enabled():
-        node, other, requires = unrecorded(node), unrecorded(other), False
+        node, other, requires = unrecorded(node), unrecorded(other), with_tangents()
     try:
         made = build.elementwise(op, other, node) if swapped else build.elementwise(op, node, other)
     except TorporError as error:
@@ -407,7 +406,7 @@ def unary(op: Ops, operand: Handle) -> Tensor:
     node = operand._node if operand._stamp == operand._storage.stamp else operand._current()
     requires = operand.requires_grad
     if requires and not grad_enabled():
-        node, requires = unrecorded(node), False
+        node, requires = unrecorded(node), with_tangents()
     if node.dtype.kind != "float":
         node = operand._operand().cast(default_float())
     storage = operand._storage

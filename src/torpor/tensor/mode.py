@@ -23,17 +23,34 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _grad_enabled: Final[ContextVar[bool]] = ContextVar("torpor_grad_enabled", default=True)
 _anomaly: Final[ContextVar[bool]] = ContextVar("torpor_anomaly", default=False)
 _training: Final[ContextVar[bool]] = ContextVar("torpor_training", default=False)
+_tangents: Final[ContextVar[bool]] = ContextVar("torpor_with_tangents", default=False)
 _default_float: Final[ContextVar[DType]] = ContextVar("torpor_float", default=dtypes.float32)
 
 grad_enabled = _grad_enabled.get
 anomaly = _anomaly.get
 training = _training.get
 default_float = _default_float.get
+with_tangents = _tangents.get  # whether tensors may carry tangents, which flow under `no_grad` too
 
 
 def get_default_dtype() -> DType:
     """The format of Python floats and of integer `/`, in this context."""
     return default_float()
+
+
+def keeps_graphs() -> bool:
+    """Whether graphs are kept of what depends on leaves."""
+    return grad_enabled() or with_tangents()
+
+
+@contextlib.contextmanager
+def carrying_tangents() -> Iterator[None]:
+    """Tensors may carry tangents inside."""
+    token = _tangents.set(True)
+    try:
+        yield
+    finally:
+        _tangents.reset(token)
 
 
 def is_grad_enabled() -> bool:

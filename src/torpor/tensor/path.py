@@ -17,6 +17,7 @@ from torpor.graph.bare import UNRECORDED
 from torpor.ir.infer import Shape, Size, fold_size, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.mode import with_tangents
 from torpor.tensor.storage import recall
 
 
@@ -30,8 +31,9 @@ def detached(node: UOp) -> UOp:
 
 
 def unrecorded(node: UOp) -> UOp:
-    """As `detached`, by `no_grad`: tangents flow through it."""
-    return UOp(Ops.DETACH, node.dtype, (recall(node) or node,), UNRECORDED)
+    """As `detached`, by `no_grad`: tangents flow through it, if some may be asked for."""
+    below = node if with_tangents() else recall(node) or node
+    return UOp(Ops.DETACH, node.dtype, (below,), UNRECORDED)
 
 
 # `node` moved by one step of a kind.
@@ -68,7 +70,7 @@ class Step:
         if kind == "leaf":
             self.requires = self.leaf = True
         elif kind == "detach":
-            self.requires = self.leaf = False
+            self.requires, self.leaf = arg == UNRECORDED and with_tangents(), False
 
     @property
     def resizes(self) -> bool:

@@ -22,7 +22,7 @@ from torpor.tensor.again_needed import is_left
 from torpor.tensor.amp import lowest
 from torpor.tensor.handle import Handle, make, paired
 from torpor.tensor.inside import ARGUMENT, fresh
-from torpor.tensor.mode import default_float, grad_enabled
+from torpor.tensor.mode import default_float, grad_enabled, with_tangents
 from torpor.tensor.pending import on_the_way
 from torpor.tensor.size import Size
 from torpor.tensor.storage import DEEP
@@ -45,7 +45,7 @@ class _Call:
         self.arguments, self.names = arguments, names
         self.handles: list[Handle] = []
         self.nodes: list[UOp] = []
-        words: list[Any] = [names, grad_enabled(), default_float(), lowest()]
+        words: list[Any] = [names, grad_enabled(), with_tangents(), default_float(), lowest()]
         shapes: list[Shape] = []
         self.depth, self.has_numbers = 0, False
         for one in arguments:

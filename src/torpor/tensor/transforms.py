@@ -22,6 +22,7 @@ from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.inside import Example
 from torpor.tensor.looping import filled, leaves_of, scanned, structure
+from torpor.tensor.mode import carrying_tangents
 from torpor.tensor.random import state_of
 from torpor.tensor.spelling import spell
 from torpor.tensor.tree import map_tree
@@ -69,7 +70,7 @@ def jvp(
     for what, one in (("primals", primals), ("tangents", tangents)):
         if not isinstance(one, tuple | list):
             raise DTypeError(f"jvp's {what} are a tuple, one for each argument, not {one!r}")
-    inputs, made, aux = _followed(f, tuple(primals), has_aux)
+    inputs, made, aux = _followed(carrying_tangents()(f), tuple(primals), has_aux)
     given = directions("jvp", "tangents", inputs, tuple(tangents))
     change = filled(made, iter(pushed(parts_in(made), parts_in(inputs))(given)))
     made, change, aux = released((made, change, aux), parts_in(inputs))
@@ -120,7 +121,8 @@ def jacfwd(
         return [list(row) for row in zip(*columns, strict=True)]
 
     _check_randomness("jacfwd", randomness)
-    return _jacobian(_without_draws(f) if randomness == "error" else f, argnums, has_aux, blocks)
+    drawn = _without_draws(f) if randomness == "error" else f
+    return _jacobian(carrying_tangents()(drawn), argnums, has_aux, blocks)
 
 
 def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:

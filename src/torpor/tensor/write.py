@@ -30,7 +30,7 @@ from torpor.tensor.handle import (
     weak_constant,
 )
 from torpor.tensor.host import known_shape, memory_of
-from torpor.tensor.mode import grad_enabled
+from torpor.tensor.mode import grad_enabled, keeps_graphs
 from torpor.tensor.path import backward, detached, unrecorded
 from torpor.tensor.pending import compute_waiting, is_waiting, wait
 from torpor.tensor.storage import MOST_WRITES, WRITE, Storage, remember, without_known
@@ -68,13 +68,14 @@ def write(target: Handle, value: Any, of_itself: bool = False) -> None:
         raise located(error, (target,)) from None
     if mask is not None:
         moved = build.elementwise(Ops.WHERE, mask, moved, storage.base)
-    if not grad_enabled() or (path is not None and path.requires is False):
+    if not keeps_graphs() or (path is not None and path.requires is False):
         if storage.requires:  # the gradient goes on to what the tensor was made of
             moved = build.function(detached(moved), (storage.base,), "same")
         elif requires:
             moved = unrecorded(moved)
         requires = storage.requires
     elif storage.requires:
+        moved = moved if grad_enabled() else unrecorded(moved)
         requires = True
         if mask is None and not of_itself:
             moved = build.over(moved, storage.base)
@@ -160,7 +161,7 @@ def _value_node(target: Handle, value: Any) -> tuple[UOp, bool]:
     except ShapeError:
         what = f"a value of shape {render_shape(value.shape)} does not fit {render_shape(shape)}"
         raise located(ShapeError(what), (target, value)) from None
-    return node, value.requires_grad and grad_enabled() and dtype.is_float
+    return node, value.requires_grad and keeps_graphs() and dtype.is_float
 
 
 def _write_through(target: Handle) -> None:

@@ -178,3 +178,41 @@ def test_copies_go_on_with_copies_of_what_is_kept(kind: Any, made: Any) -> None:
     descend(optimiser, 3)
     for mine, wanted in zip(moved, values_of(optimiser)):
         np.testing.assert_allclose(mine, wanted, rtol=1e-6)
+
+
+def test_groups_may_be_set_added_and_taken_away() -> None:
+    first, second = parameters()
+    optimiser = SGD([first], lr=0.25)
+    optimiser.param_groups = [{**optimiser.param_groups[0], "lr": 0.5}]
+    first.grad = Tensor.ones(10, 3)
+    optimiser.step()
+    np.testing.assert_allclose(first.detach().numpy(), START - 0.5, rtol=1e-6)
+    optimiser.param_groups.append({"params": [second]})
+    second.grad = Tensor.ones(4, 3)
+    optimiser.step()
+    np.testing.assert_allclose(second.detach().numpy(), START[:4] + 1 - 0.25, rtol=1e-6)
+    optimiser.param_groups.pop()
+    optimiser.step()
+    np.testing.assert_allclose(first.detach().numpy(), START - 1.5, rtol=1e-6)
+    np.testing.assert_allclose(second.detach().numpy(), START[:4] + 1 - 0.25, rtol=1e-6)
+    optimiser.param_groups[0]["params"] = []
+    optimiser.param_groups[0]["lr"] = 0.1
+    assert optimiser.tensors() == []
+
+
+def test_a_count_that_is_written_to_is_of_one_parameter() -> None:
+    optimiser = Adam(parameters(), lr=0.01)
+    first, second = optimiser.params
+    descend(optimiser, 2)
+    optimiser.state[first]["step"].zero_()
+    assert [optimiser.state[one]["step"].item() for one in (first, second)] == [0, 2]
+    descend(optimiser, 1)
+    assert [optimiser.state[one]["step"].item() for one in (first, second)] == [1, 3]
+
+
+def test_what_others_keep_is_loaded() -> None:
+    optimiser, other = Adam(parameters()), Adam(parameters())
+    optimiser.state[optimiser.params[1]]["slow"] = 3
+    other.load_state_dict(optimiser.state_dict())
+    assert other.state[other.params[1]]["slow"] == 3
+    assert "slow" not in other.state[other.params[0]]

@@ -1,5 +1,7 @@
 """Rates of twelve steps and momenta of the first, fourth and eighth, as PyTorch has them."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -451,3 +453,19 @@ def test_restarts_go_on_from_a_state_of_pytorch(longer):
         assert (schedule.T_cur, schedule.T_i) == (other.T_cur, other.T_i)
     own = lr_scheduler.CosineAnnealingWarmRestarts(ours, 3, longer).state_dict()
     assert own.keys() <= other.state_dict().keys()
+
+
+def as_json(state):
+    return json.loads(json.dumps(state))
+
+
+def with_a_list(state):
+    return {**state, "milestones": [2]}
+
+
+@pytest.mark.parametrize("made", [as_json, with_a_list])
+def test_milestones_are_read_from_files(made):
+    rule = optim.SGD([nn.Parameter(Tensor([1.0]))], lr=1.0)
+    schedule = lr_scheduler.MultiStepLR(rule, [2], 0.5)
+    schedule.load_state_dict(made(schedule.state_dict()))
+    assert rates(rule, schedule, 4) == [1.0, 1.0, 0.5, 0.5]

@@ -5,8 +5,10 @@ told by which kernel it is computed, which changes nothing here.
 from __future__ import annotations
 
 import enum
+import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from torpor.base.attributes import attribute
 from torpor.base.errors import DTypeError
@@ -104,7 +106,13 @@ class MultiheadAttention(Layer):
 
 
 __all__ = ["MultiheadAttention", "SDPBackend", "flex_attention", "sdpa_kernel"]
-__getattr__ = names_of("torpor.nn.attention", lambda: __all__)
+_missing = names_of("torpor.nn.attention", lambda: __all__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "flex_attention":
+        return importlib.import_module("torpor.nn.attention.flex_attention")
+    return _missing(name)
 
 
 def _glorot(rows: int, columns: int) -> Tensor:

@@ -27,9 +27,18 @@ class Settings:
 
     def scalar(self, value: float) -> Tensor:
         """A number beside the parameters, in the widest format of their steps."""
+        if not self.params:
+            return Tensor(value, dtype=self.rate.dtype, device=self.rate.device).realize()
         wide = {wide_dtype(parameter.dtype) for parameter in self.params}
         dtype = dtypes.float64 if dtypes.float64 in wide else dtypes.float32
         return Tensor(value, dtype=dtype, device=self.params[0].device).realize()
+
+    def widen(self, group: Mapping[str, Any]) -> None:
+        """Hold a group's numbers in a wider format, if its parameters have one now."""
+        rate = self.scalar(group["lr"])
+        if rate.dtype is not self.rate.dtype:
+            numbers = dict(part for name in group for part in _parts(name, group[name]))
+            self.rate, self.live = rate, {name: self.scalar(numbers[name]) for name in self.live}
 
     def change(self, key: str, value: Any) -> None:
         """Set a number where it lives; what is none, or was none, is written down again."""
@@ -53,22 +62,22 @@ class Group(MutableMapping[str, Any]):
     """
 
     def __init__(self, settings: Settings, options: Mapping[str, Any]):
-        self._settings, self._unseen = settings, Unseen(options)
+        self.settings, self._unseen = settings, Unseen(options)
 
     def __getitem__(self, name: str) -> Any:
         return self._unseen.values[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "params":
-            self._settings.params[:] = value = parameters_of({"params": value})["params"]
+            self.settings.params[:] = value = parameters_of({"params": value})["params"]
         elif name == "lr":
             value = a_number(name, value)
-            self._settings.rate.assign(self._settings.scalar(value))
+            self.settings.rate.assign(self.settings.scalar(value))
         elif name in self._unseen.values:
             before = dict(_parts(name, self._unseen.values[name]))
             for key, part in _parts(name, value):
-                if key in self._settings.fixed and part != before[key]:
-                    self._settings.change(key, part)
+                if key in self.settings.fixed and part != before[key]:
+                    self.settings.change(key, part)
         self._unseen.values[name] = value
 
     def __delitem__(self, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,14 +41,17 @@ class Kept(MutableMapping[str, Any]):
         self.parameter, self.count = parameter, count
         self.slots, self.others = dict(slots), dict[str, Any]()
         self.is_new = False  # memory of another shape
+        self.own: Count | None = None  # a count that no other parameter has
 
     def __getitem__(self, name: str) -> Any:
-        return {**self.count.shown(), **self.slots, **self.others}[name]
+        if name in self.count.shown():
+            return self._own_count().values[name]
+        return self.all()[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name in self.count.shown():
-            self.count = self.count.copy()
-            self.count.values[name].assign(fitting(name, value, self.count.values[name]))
+            number = self._own_count().values[name]
+            number.assign(fitting(name, value, number))
         elif name in self.slots:
             made, before = _detached(value), self.slots[name]
             if tuple(made.shape) == tuple(before.shape):
@@ -71,7 +74,22 @@ class Kept(MutableMapping[str, Any]):
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        return repr(dict(self))
+        return repr(self.all())
+
+    def all(self) -> dict[str, Any]:
+        """All that is kept, by name."""
+        return {**self.count.shown(), **self.slots, **self.others}
+
+    def _own_count(self) -> Count:
+        """The count, which is of this parameter alone from now on: it may be written to."""
+        if self.own is not self.count:
+            self.count = self.own = self.count.copy()
+        return self.count
+
+    def take_others(self, values: Mapping[str, Any], rules: Collection[str]) -> None:
+        """Keep what a state has under names that are none of the rule's."""
+        known = {*rules, *self.slots, *self.count.values}
+        self.others = {k: v for k, v in values.items() if k not in known and v is not None}
 
     def given_to(self, parameter: Tensor) -> Kept:
         """The same of another parameter."""
@@ -84,6 +102,15 @@ class Kept(MutableMapping[str, Any]):
         for name, one in wanted.items():
             fitting(name, self.slots[name], one)
         self.is_new = False
+
+
+def share_counts(kept: Sequence[Kept]) -> None:
+    """One count for all of a group that made the same number of steps, if some were set apart."""
+    if any(one.own is one.count for one in kept):
+        shared = dict[tuple[float, ...], Count]()
+        for one in kept:
+            numbers = tuple(float(value.item()) for value in one.count.shown().values())
+            one.count, one.own = shared.setdefault(numbers, one.count), None
 
 
 class State(MutableMapping[Tensor, Any]):

@@ -82,6 +82,12 @@ class MultiStepLR(LRScheduler):
             raise DTypeError(f"milestones are a list of steps, not {self.milestones!r}")
         self.milestones = Counter(self.milestones)
 
+    def read(self, name: str, value: Any) -> Any:
+        if name != "milestones":
+            return value
+        kept = {int(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
+        return Counter(kept)
+
     def rate(self, base: float, now: float, place: int) -> Any:
         return now * self.gamma ** self.milestones[self.last_epoch]
 
@@ -269,6 +275,7 @@ class OneCycleLR(LRScheduler):
         if self.last_epoch == -1:
             for group, most in zip(self.optimizer.param_groups, self.max_lrs, strict=True):
                 group["lr"] = most / self.div_factor
+                group["max_lr"], group["min_lr"] = most, group["lr"] / self.final_div_factor
 
     def rate(self, base: float, now: float, place: int) -> Any:
         if self.last_epoch > self.total_steps:
@@ -407,7 +414,8 @@ class SequentialLR(LRScheduler):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         self.last_epoch = state_dict.get("last_epoch", self.last_epoch)
-        self.milestones = list(state_dict.get("_milestones", self.milestones))
+        older = state_dict.get("milestones", self.milestones)
+        self.milestones = list(state_dict.get("_milestones", older))
         for one, state in zip(self.schedulers, state_dict["_schedulers"], strict=True):
             one.load_state_dict(state)
 

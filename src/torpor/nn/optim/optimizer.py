@@ -31,7 +31,7 @@ from torpor.nn.optim.given import (
 )
 from torpor.nn.optim.groups import Group, Settings
 from torpor.nn.optim.hooked import Hooked, with_hooks
-from torpor.nn.optim.kept import Count, Kept, State, filled_like, fitting
+from torpor.nn.optim.kept import Count, Kept, State, filled_like, fitting, share_counts
 from torpor.nn.optim.written import begin_written
 from torpor.tensor import Tensor, enable_grad, no_grad
 from torpor.tensor.gradients import clear_gradients, forget_gradients
@@ -109,9 +109,16 @@ class Optimizer(Hooked):
         other groups. Names of no option are kept, as a group's "name", but for near misses. Pairs
         of a name and a parameter (`named_parameters()`) leave the names in "param_names".
         """
-        if not isinstance(param_group, Mapping):
-            raise DTypeError(f"a group is a dictionary with 'params', not {param_group!r}")
-        options = parameters_of(self.defaults | dict(param_group))
+        group = self._grouped(param_group, self.param_groups)
+        self.param_groups.append(group)
+        self._settings.append(group.settings)
+        self._begin(group, group.settings.params)
+
+    def _grouped(self, given: Any, others: Sequence[Mapping[str, Any]]) -> Group:
+        """A group of what is given as one, beside these others."""
+        if not isinstance(given, Mapping):
+            raise DTypeError(f"a group is a dictionary with 'params', not {given!r}")
+        options = parameters_of(self.defaults | dict(given))
         known = {*self.defaults, "params", "param_names", "initial_lr"}
         for name in options.keys() - known:
             if tip := did_you_mean(name, known):
@@ -119,13 +126,10 @@ class Optimizer(Hooked):
         options["lr"] = a_number("lr", options["lr"])
         if not options["params"]:
             raise ShapeError(f"{type(self).__name__} got no parameters")
-        check_apart(options["params"], self.param_groups, "param_names" in options)
+        check_apart(options["params"], others, "param_names" in options)
         own = {name: value for name, value in options.items() if name in known}
         self.check(own)
-        settings = Settings(own)
-        self._settings.append(settings)
-        self.param_groups.append(Group(settings, options))
-        self._begin(self.param_groups[-1], settings, settings.params)
+        return Group(Settings(own), options)
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Refuse hyperparameters that make no sense."""
@@ -137,9 +141,10 @@ class Optimizer(Hooked):
         if "betas" in options:
             check_betas(options["betas"])
 
-    def _begin(self, group: Group, settings: Settings, parameters: Sequence[Tensor]) -> None:
+    def _begin(self, group: Group, parameters: Sequence[Tensor]) -> None:
         """Have parameters and what is kept of them computed, all together."""
-        count, made = Count(settings, self.counted), list(parameters)
+        group.settings.widen(group)
+        count, made = Count(group.settings, self.counted), list(parameters)
         for parameter in parameters:
             kept = Kept(parameter, self.initial(parameter, group), count)
             self._kept[id(parameter)] = kept
@@ -148,13 +153,24 @@ class Optimizer(Hooked):
             made[0].realize(*made[1:])
 
     def _begin_others(self) -> None:
-        """Begin with parameters that a group has been given since, or whose state has gone."""
-        for group, settings in zip(self.param_groups, self._settings, strict=True):
-            if new := [one for one in settings.params if not self._has_kept(one)]:
-                self._begin(group, settings, new)
-            for parameter in settings.params:
+        """Begin with groups and parameters that were put among the others since, or whose state
+        has gone.
+        """
+        for place, given in enumerate(self.param_groups):
+            if not isinstance(given, Group):
+                before = [one for one in self.param_groups[:place] if isinstance(one, Group)]
+                self.param_groups[place] = self._grouped(given, before)
+        if [*map(id, self._settings)] != [id(group.settings) for group in self.param_groups]:
+            self._settings = [group.settings for group in self.param_groups]
+        for group in self.param_groups:
+            if new := [one for one in group.settings.params if not self._has_kept(one)]:
+                self._begin(group, new)
+            for parameter in group.settings.params:
                 if (kept := self._kept[id(parameter)]).is_new:
                     kept.check(self.initial(parameter, group))
+        if not is_watched():
+            for settings in self._settings:
+                share_counts([self._kept[id(one)] for one in settings.params])
 
     def _has_kept(self, parameter: Tensor) -> bool:
         kept = self._kept.get(id(parameter))
@@ -226,6 +242,7 @@ class Optimizer(Hooked):
 
     def tensors(self) -> list[Tensor]:
         """All that a step changes: parameters and what is kept."""
+        self._begin_others()
         kept = [self._kept[id(one)] for one in self.params]
         counts = {id(one.count): one.count for one in kept}
         counted = [one for count in counts.values() for one in count.values.values()]
@@ -248,9 +265,9 @@ class Optimizer(Hooked):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        self._begin_others()
         if all(parameter.grad is None for parameter in self.params):
             return loss
-        self._begin_others()
         with restored_on_failure(self.tensors()):
             changed = self.schedule_step()
             if not is_watched():
@@ -326,7 +343,7 @@ class Optimizer(Hooked):
     def state_dict(self) -> dict[str, Any]:
         """State by the parameters' numbers, and the groups, as PyTorch lays them out."""
         places, groups = by_number(self)
-        kept = {places[id(one)]: dict(self._kept[id(one)]) for one in self.params
+        kept = {places[id(one)]: self._kept[id(one)].all() for one in self.params
                 if self._has_kept(one)}  # fmt: skip
         return {"state": {k: v for k, v in kept.items() if v}, "param_groups": groups}
 
@@ -338,10 +355,10 @@ class Optimizer(Hooked):
         if not isinstance(state_dict, Mapping) or not {"param_groups", "state"} <= {*state_dict}:
             raise StateError("an optimiser's state has 'param_groups' and 'state'")
         groups, state = state_dict["param_groups"], state_dict["state"]
+        self._begin_others()
         numbers = numbers_of(groups, self.param_groups)
         plans = [{k: _plain(v) for k, v in group.items() if k != "params"} for group in groups]
         pairs = list(zip(self.param_groups, plans, strict=True))
-        self._begin_others()
         slots = {
             id(one): self._continued(one, {**group, **plan})
             for group, plan in pairs for one in group["params"]
@@ -352,13 +369,15 @@ class Optimizer(Hooked):
             )
             for one, number in zip(self.params, numbers, strict=True)
         }
+        for one, number in zip(self.params, numbers, strict=True):
+            self._kept[id(one)].take_others(state.get(number, {}), {*self.kept, *self.counted})
         for group, plan in pairs:
             group.update(plan)
         for settings in self._settings:
             self._load_counts(settings, loaded)
         with no_grad():
             for name, values in loaded.items():
-                self._kept[name].slots = slots[name]
+                self._kept[name].slots, self._kept[name].own = slots[name], None
                 for slot, tensor in slots[name].items():
                     tensor.assign(values.get(slot, tensor))
         self.params[0].realize(*self.tensors())

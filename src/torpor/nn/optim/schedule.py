@@ -137,7 +137,11 @@ class LRScheduler:
                 for function, held in zip(own[name], value, strict=True):
                     vars(function).update(held or {})
             elif name in own or not name.startswith("_"):
-                own[name] = value
+                own[name] = self.read(name, value)
+
+    def read(self, name: str, value: Any) -> Any:
+        """A number of a state as it is kept."""
+        return value
 
 
 def _are_functions(value: Any) -> bool:
