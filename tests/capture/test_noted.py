@@ -203,3 +203,17 @@ def test_what_one_function_gives_and_another_reads_is_given_by_replays(others: i
         assert [holder.value.item() for holder in holders] == [
             2 * (n + at) for at in range(1 + others)
         ]
+
+
+def test_what_is_not_there_is_told() -> None:
+    thing = Holder()
+
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        return x * (2.0 if hasattr(thing, "extra") else 1.0)
+
+    assert [f(number(1)).item() for _ in range(2)] == [1, 1]
+    assert "thing without extra" in torpor.explain(f)
+    vars(thing)["extra"] = 0
+    assert f(number(1)).item() == 2
+    assert "missed because of thing.extra" in torpor.explain(f)

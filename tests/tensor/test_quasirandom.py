@@ -55,3 +55,8 @@ def test_a_jitted_engine_goes_on():
     draw = torpor.jit(lambda: engine.draw(1))
     assert [draw().item() for _ in range(4)] == [0, 0.5, 0.75, 0.25]
     assert engine.num_generated == 4
+
+
+def test_points_are_left_out_as_far_as_there_are_some():
+    with pytest.raises(ValueError, match="left out"):
+        SobolEngine(1).fast_forward(2**31)

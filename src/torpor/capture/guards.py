@@ -51,6 +51,8 @@ def same_parts(left: Any, right: Any) -> bool:
     return len(left) == len(right) and all(a is b or same(a, b) for a, b in pairs)
 
 
+WITHOUT: Final = " without "  # between what has no names and the first of these
+SHOWN: Final = 3  # such names
 GRADIENT_THERE: Final = "whether a leaf has a gradient already"
 _FUNCTIONS: Final = "the code or the defaults of a function"
 _CLASSES: Final = "the class of an object"
@@ -244,9 +246,9 @@ class Guards:
             fine = self._function("a", self._all(first))(tensors)
             tests = tests[len(first) :] if fine else first
         look, there, names, _ = tests[0].entry or (None,) * 4
-        if look == "lacks" and len(names) > 1:
-            made = (f"{tests[0].path}.{name}" for name in there if name in names)
-            return next(made, tests[0].path)
+        owner, _, several = tests[0].path.partition(WITHOUT)
+        if look == "lacks" and several:
+            return next((f"{owner}.{name}" for name in there if name in names), tests[0].path)
         return tests[0].path
 
 
@@ -276,7 +278,9 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
         if id(lack.owner) in reach.contents:  # a guard of all that it holds says so
             names &= reach.contents[id(lack.owner)][1].keys()
         if names:
-            guards.add_lacks(lack.owner, names, lack.path, lack.kind is not None)
+            more = ["…"] if len(names) > SHOWN else []
+            path = f"{lack.path}{WITHOUT}{', '.join([*sorted(names)[:SHOWN], *more])}"
+            guards.add_lacks(lack.owner, names, path, lack.kind is not None)
     for container, kept, path in reach.contents.values():
         _guard_contents(guards, container, kept, path)
     for handle, path, steps, requires in reach.tensors.values():

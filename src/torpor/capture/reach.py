@@ -2,7 +2,7 @@
 
 Receivers are not followed through the program: whatever object is reached from the function, its
 arguments, globals and closure cells counts as read under every name that any code of the trace
-loads. That covers more than is read and never less, save for what `baked` lists.
+loads: more than is read, save for what `baked` lists and names that code computes and nobody has.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ class SobolEngine:
     def draw(self, n: int = 1, out: Any = None, dtype: Any = None) -> Tensor:
         """The next points: (n, dimension)."""
         within("how many points are drawn", n, 0, 2**_BITS - self.num_generated)
-        place = Tensor.arange(self.num_generated, self.num_generated + n).unsqueeze(1)
+        last, device = self.num_generated + n, self._numbers.device
+        place = Tensor.arange(self.num_generated, last, device=device).unsqueeze(1)
         changed: Any = place ^ (place >> 1)  # two that follow each other differ in one bit
         made: Any = self._shift.expand(n, self.dimension)
         for bit in range(_BITS):
@@ -119,6 +120,7 @@ class SobolEngine:
 
     def fast_forward(self, n: int) -> SobolEngine:
         """Leave out the next n points; itself."""
+        within("how many points are left out", n, 0, 2**_BITS - self.num_generated)
         self.num_generated += n
         return self
 

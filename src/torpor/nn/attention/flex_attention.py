@@ -77,8 +77,8 @@ def _everywhere(function: Change, sizes: Sequence[int], device: Any, *scores: An
 def create_mask(
     mod_fn: Change, B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Any = None
 ) -> Any:
-    """What a function of batch, head, query and key, or of a score 0 and these, gives at all of
-    them: [B, H, Q_LEN, KV_LEN].
+    """What a function of batch, head, query and key gives at all of them: [B, H, Q_LEN, KV_LEN].
+    Of one of a score and these: whether it makes something else than -inf of a score of 0.
 
     >>> create_mask(lambda b, h, query, key: query >= key, 1, 1, 2, 2).tolist()
     [[[[True, False], [True, True]]]]
@@ -87,7 +87,8 @@ def create_mask(
     taken = inspect.signature(mod_fn).parameters.values()
     count = sum(one.default is one.empty and one.kind < one.VAR_POSITIONAL for one in taken)
     scores = [Tensor.zeros(*sizes, device=device)] if count > _PLACES else []
-    return _everywhere(mod_fn, sizes, device, *scores)
+    made = _everywhere(mod_fn, sizes, device, *scores)
+    return made != float("-inf") if scores else made
 
 
 class BlockMask:
@@ -128,7 +129,9 @@ class BlockMask:
 
 def create_block_mask(
     mask_mod: Change, B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Any = None,
-    BLOCK_SIZE: int | tuple[int, int] = _BLOCK, _compile: bool = False, **_: Any,
+    BLOCK_SIZE: int | tuple[int, int] = _BLOCK, _compile: bool = False,
+    separate_full_blocks: bool = True, compute_dq_write_order: bool = False,
+    dq_kv_order: bool = True,
 ) -> BlockMask:  # fmt: skip
     """A mask for `flex_attention`: `mask_mod(batch, head, query, key)` is True where a query looks
     at a key. `B` and `H` of 1 or None are for all batches and heads. What PyTorch takes besides

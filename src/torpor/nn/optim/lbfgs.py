@@ -115,7 +115,9 @@ class LBFGS(Optimizer):
         })  # fmt: skip
 
     def keep(self, parameter: Tensor, values: Mapping[str, Any]) -> None:
-        """Have this kept."""
+        """Have this kept; a `KeyError` for another parameter than the first."""
+        if parameter is not self.params[0]:
+            raise KeyError(parameter)
         self._take_over(self._read(values), values)
 
     def forget(self, parameter: Tensor) -> None:
