@@ -36,7 +36,7 @@ from torpor import Tensor, nn
         (torpor.autograd, "Variable", r"torpor\.autograd has no 'Variable'; there is Tensor"),
         (nn.Linear(1, 1), "compile", r"Module has no 'compile'; there is jit"),
         (nn.Linear(1, 1), "register_backward_hook", "there is register_full_backward_hook"),
-        (torpor, "set_num_interop_threads", r"there is Context\(THREADS"),
+        (torpor, "set_num_interop_threads", "there is set_num_threads"),
         (torpor.utils, "tensorboard", r"torpor\.utils has no 'tensorboard'"),
         (nn, "DataLoader", r"there is torpor\.nn\.data"),
     ],

@@ -127,8 +127,10 @@ def test_masks_and_their_blocks():
     assert (block.shape, block.numel()) == ((1, 1, 5, 6), 30)
     assert block.sparsity() == pytest.approx(100 / 3)
     assert flex_attention.create_mask(flex_attention.noop_mask, 1, 1, 2, 2).all().item()
-    shifted = flex_attention.create_mask(lambda s, b, h, q, k: s + q - k, None, None, 1, 2)
-    assert shifted.tolist() == [[[[0.0, -1.0]]]]
+    seen = flex_attention.create_mask(
+        lambda s, b, h, q, k: (q >= k).where(s, -float("inf")), None, None, 1, 2
+    )
+    assert seen.tolist() == [[[[True, False]]]]
     with pytest.raises(ShapeError, match="5, 6"):
         flex_attention.flex_attention(*map(Tensor, given()), block_mask=block)
     with pytest.raises(ShapeError, match="4 axes"):
