@@ -165,7 +165,7 @@ READING: Final = frozenset(
 
 
 # Torpor's own modules whose objects remember what they did.
-STATEFUL: Final = ("torpor.nn", "torpor.tensor.amp", "torpor.tensor.quasirandom")
+STATEFUL: Final = ("torpor.nn", "torpor.tensor.grad_scaler", "torpor.tensor.quasirandom")
 
 
 def root_of(module: str | None) -> str:

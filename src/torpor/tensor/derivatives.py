@@ -13,7 +13,6 @@ from typing import Any
 
 from torpor.base.errors import GradientError
 from torpor.tensor import transforms
-from torpor.tensor.differentiate import depends_on
 from torpor.tensor.handle import Handle
 
 Function = Callable[..., Any]
@@ -32,7 +31,7 @@ def _checked(func: Function, strict: bool) -> Function:
         made = func(*arguments)
         for number, one in enumerate(transforms.parts_in(made)):
             for place, argument in enumerate(arguments):
-                if not depends_on(one, argument):
+                if not transforms.is_made_of(one, [argument]):
                     what = f"output {number} does not depend on input {place}, and strict is True"
                     raise GradientError(what)
         return made
