@@ -35,7 +35,6 @@ SHARE: Final = 0.75  # of a graph's pieces that are known if it is computed by t
 MOST_OPS: Final = 32  # of a piece: a choice
 TERM: Final = 4  # operations that a term counts as, so that long sums have few forms: a choice
 LARGEST: Final = 1 << 26  # bytes of what pieces hand on
-CALM: Final = 256  # known graphs in a row, after which a line is like others again: a choice
 MOST: Final = 4096  # lines, and graphs, that are remembered
 MOST_KINDS: Final = 1 << 11  # of pieces, that are remembered: those that came last
 # Computed wherever they are used.
@@ -102,8 +101,7 @@ class Named(NamedTuple):
 
 _fresh: Final[dict[Site | None, int]] = {}  # by line: graphs planned since rows or steps would do
 _varied: Final[set[Site | None]] = set()  # lines whose last graph was computed in pieces
-# Lines that had `FRESH` graphs planned in a row: graphs of such that were known since.
-_rest: Final[dict[Site | None, int]] = {}
+_restless: Final[set[Site | None]] = set()  # lines that had `FRESH` graphs planned in a row
 _came: Final[dict[int, int]] = {}  # by skeleton: graphs that were computed in pieces
 _numbers: Final = count(1)
 _kinds: Final[dict[tuple[Any, ...], Kind]] = {}
@@ -115,22 +113,14 @@ def is_varied() -> bool:
 
 
 def is_restless() -> bool:
-    """Whether this line of the program has had graph after graph planned, and not so many since
-    that were known.
-    """
-    return bool(_rest) and here() in _rest
+    """Whether this line of the program once had graph after graph planned."""
+    return bool(_restless) and here() in _restless
 
 
 def note_known() -> None:
     """Note that a graph which this line asks for is known."""
-    if not _varied and not _rest:
-        return
-    line = here()
-    _varied.discard(line)
-    if line in _rest:
-        _rest[line] += 1
-        if _rest[line] > CALM:
-            del _rest[line]
+    if _varied:
+        _varied.discard(here())
 
 
 def note_new(planned: bool) -> None:
@@ -141,7 +131,9 @@ def note_new(planned: bool) -> None:
         _fresh.clear()
     _fresh[line] = _fresh.get(line, 0) + 1 if planned else 0
     if _fresh[line] >= FRESH:
-        _rest[line] = 0
+        if len(_restless) >= MOST:
+            _restless.clear()
+        _restless.add(line)
 
 
 def in_pieces(

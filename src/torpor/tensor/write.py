@@ -93,8 +93,8 @@ def write(target: Handle, value: Any, of_itself: bool = False) -> None:
 
 
 def is_long(storage: Storage) -> bool:
-    """Whether so many writes wait that the next is one too many: of a line that writes to ever
-    other places, so that its graphs of several writes hardly ever recur, any.
+    """Whether so many writes wait that the next is one too many: any, of a line whose graphs of
+    several writes were new again and again, as where it writes to ever other places.
     """
     return storage.depth >= MOST_WRITES * WRITE or pipeline().is_restless()
 
