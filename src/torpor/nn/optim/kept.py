@@ -34,7 +34,7 @@ class Count:
 class Kept(MutableMapping[str, Any]):
     """What is kept of one parameter: memory for the rule, by name, the count of its steps, and what
     others than the rule have put there. Memory of another shape takes the place of what there was:
-    a parameter of that shape may come next. What is deleted of the rule's memory begins anew.
+    a parameter of that shape may come next. The rule's memory cannot be deleted name by name.
     """
 
     def __init__(self, parameter: Tensor, slots: Mapping[str, Tensor], count: Count):
