@@ -243,6 +243,9 @@ class Optimizer(Hooked):
     def tensors(self) -> list[Tensor]:
         """All that a step changes: parameters and what is kept."""
         self._begin_others()
+        return self._changing()
+
+    def _changing(self) -> list[Tensor]:
         kept = [self._kept[id(one)] for one in self.params]
         counts = {id(one.count): one.count for one in kept}
         counted = [one for count in counts.values() for one in count.values.values()]
@@ -268,7 +271,7 @@ class Optimizer(Hooked):
         self._begin_others()
         if all(parameter.grad is None for parameter in self.params):
             return loss
-        with restored_on_failure(self.tensors()):
+        with restored_on_failure(self._changing()):
             changed = self.schedule_step()
             if not is_watched():
                 changed[0].realize(*changed[1:])
@@ -284,7 +287,7 @@ class Optimizer(Hooked):
                     left = Counter(map(id, moving)) - Counter(map(id, once))
                     moving = [one for one in once for _ in range(left[id(one)])]
                     self._step_once(settings, once)
-        return self.tensors()
+        return self._changing()
 
     def _step_once(self, settings: Settings, moving: Sequence[Tensor]) -> None:
         """A step of parameters of a group."""
