@@ -156,6 +156,8 @@ class DType:
         """The NumPy dtype of one lane (index as int64; what NumPy lacks through ml_dtypes)."""
         return _NUMPY[self.scalar().name]
 
+    dtype = numpy  # NumPy takes what has one: np.zeros(3, dtype=torpor.float32)
+
     def array(self, values: Any) -> npt.NDArray[Any]:
         """Numbers as an array of this format, as NumPy rounds them. Of float8_e5m2's NaNs it is the
         one that processors make (PTX ISA, `cvt`), all ones but for the sign, not ml_dtypes'.

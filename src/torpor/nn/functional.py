@@ -25,7 +25,7 @@ from torpor.tensor.handle import derive, float_dtype, located, with_rule
 from torpor.tensor.host import known_size
 from torpor.tensor.loss import check_several
 from torpor.tensor.namespace import function_of
-from torpor.tensor.operands import choose
+from torpor.tensor.operands import choose, sized
 from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import selected
 from torpor.tensor.spelling import pair, spell, within
@@ -184,6 +184,9 @@ def embedding_bag(
         count, bag = starts.shape[0], Tensor.searchsorted(starts, place, right=True) - 1
     rows: Any = embedding(flat, weight, None, max_norm, norm_type, scale_grad_by_freq)
     if per_sample_weights is not None:
+        if mode != "sum":
+            raise ValueRangeError(f"per_sample_weights are for mode 'sum', not {mode!r}")
+        sized(per_sample_weights, x.shape, "a weight for each number")
         rows = rows * per_sample_weights.reshape(-1, 1)
     kept = flat.ones_like(dtype="bool")
     if padding_idx is not None:
@@ -314,6 +317,9 @@ def batch_norm(
         if x.numel():
             raise ShapeError(f"batch_norm needs 2 axes or more, not {x.ndim}")
         return x.clone()
+    for one in (running_mean, running_var, weight, bias):
+        sized(one, x.shape[1:2], "a number for each channel")
+    within("batch_norm's eps", eps, 0)
     if training:
         check_several(x, x.shape[1])
     elif running_mean is None or running_var is None:

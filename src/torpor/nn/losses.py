@@ -23,7 +23,7 @@ from torpor.tensor.handle import located, with_rule
 from torpor.tensor.host import known_shape, known_size
 from torpor.tensor.loss import reduced
 from torpor.tensor.namespace import function_of
-from torpor.tensor.operands import choose
+from torpor.tensor.operands import choose, sized
 from torpor.tensor.reduce import root
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import spell, within
@@ -54,6 +54,8 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, reduction: str = "mean"
 ) -> Tensor:
     """max(0, margin - target (input1 - input2)): target 1 ranks the first one higher, -1 lower."""
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise ShapeError(f"as many axes each, not {input1.shape}, {input2.shape}, {target.shape}")
     return reduced((-target * (input1 - input2) + margin).clamp(0), reduction)
 
 
@@ -85,7 +87,10 @@ def multi_margin_loss(
     """Of scores (batch, classes) the mean over classes of max(0, margin - right + other)**p, times
     the weight of the right class.
     """
+    if p not in (1, 2):
+        raise ValueRangeError(f"multi_margin_loss has a p of 1 or 2, not {p}")
     rows = input.reshape(-1, input.shape[-1] if input.ndim else 1)
+    sized(weight, rows.shape[1:], "a weight for each class")
     asked = target.reshape(-1, 1)
     apart: Any = (margin - rows.gather(1, asked) + rows).clamp(0) ** p
     apart = apart if weight is None else apart * weight.take(asked)
@@ -131,6 +136,8 @@ def pairwise_distance(
 @widely
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The distances of all pairs of rows, as `cdist`'s: (0, 1), (0, 2), …, (1, 2), …"""
+    if input.ndim != 2:
+        raise ShapeError(f"pdist is of the rows of a matrix, not of {input.shape}")
     count = known_size(input.shape[0])
     rows = Tensor.triu_indices(count, count, 1, device=input.device)
     return _distances(input.index_select(0, rows[0]) - input.index_select(0, rows[1]), p)
@@ -179,6 +186,8 @@ def triplet_margin_with_distance_loss(
     swap: bool = False, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """`triplet_margin_loss` by a distance of one's own."""
+    if margin <= 0:
+        raise ValueRangeError(f"a margin is above 0, not {margin}")
     distance = distance_function or pairwise_distance
     far = distance(anchor, negative)
     far = far.minimum(distance(positive, negative)) if swap else far
@@ -347,6 +356,8 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     """(..., out) from (..., in1) and (..., in2) by weight (out, in1, in2): x1 W x2 + bias."""
     if weight.ndim != 3:
         raise ShapeError(f"bilinear needs a weight (out, in1, in2), not {weight.shape}")
+    sized(input2, (*input1.shape[:-1], weight.shape[2]), "the second input")
+    sized(bias, weight.shape[:1], "a number for each result")
     made = einsum("...i,oij,...j->...o", input1, weight, input2)
     return made if bias is None else made + bias
 

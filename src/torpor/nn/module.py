@@ -142,6 +142,8 @@ class Module:
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Make the module an attribute."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{name!r} is to be a Module, not {type(module).__name__}")
         self._set(name, module)
 
     register_module = add_module

@@ -8,6 +8,7 @@ from torpor.base.errors import ShapeError
 from torpor.tensor import Tensor
 from torpor.tensor.contraction import attention
 from torpor.tensor.host import known_size
+from torpor.tensor.operands import sized
 
 
 def multi_head_attention_forward(
@@ -47,10 +48,10 @@ def multi_head_attention_forward(
     """
     single = query.ndim == 2
     sides: list[Any] = [x.unsqueeze(1) if single else x for x in (query, key, value)]
-    if any(x.ndim != 3 for x in sides) or sides[0].shape[2] != embed_dim_to_check:
-        what = f"expected three axes, the last of {embed_dim_to_check}"
+    width, batch = embed_dim_to_check, sides[0].shape[1:2]
+    if any(x.ndim != 3 or x.shape[1:2] != batch for x in sides) or sides[0].shape[2] != width:
+        what = f"expected three axes, one batch for all, the last of {width}"
         raise ShapeError(f"{what}, got {', '.join(str(x.shape) for x in (query, key, value))}")
-    width = embed_dim_to_check
     separate = (q_proj_weight, k_proj_weight, v_proj_weight)
     weights = separate if use_separate_proj_weight else _parts(in_proj_weight, width)
     made = [
@@ -60,7 +61,7 @@ def multi_head_attention_forward(
     heads = [x.unflatten(2, (num_heads, -1)).permute(1, 2, 0, 3) for x in made]
     for part, given, more in ((1, static_k, bias_k), (2, static_v, bias_v)):
         heads[part] = _lengthened(heads[part], given, more, add_zero_attn)
-    mask = _mask(attn_mask, key_padding_mask, num_heads, heads[1].shape[2])
+    mask = _mask(attn_mask, key_padding_mask, batch[0], num_heads, heads[1].shape[2])
     dropout = dropout_p if training else 0.0
     mixed, found = _mixed(heads, mask, dropout, is_causal, need_weights)
     joined = mixed.permute(2, 0, 1, 3).flatten(2).linear(out_proj_weight, out_proj_bias)
@@ -100,13 +101,14 @@ def _parts(rows: Tensor | None, width: int) -> list[Any]:
     return [None] * 3 if rows is None else [rows[p * width : (p + 1) * width] for p in range(3)]
 
 
-def _mask(given: Any, padding: Any, heads: int, keys: Any) -> Any:
+def _mask(given: Any, padding: Any, batch: Any, heads: int, keys: Any) -> Any:
     """What is added to the scores[batch, head, length, keys], if anything; keys that were added are
     seen by all.
     """
     if given is not None and given.ndim == 3:
         given = given.unflatten(0, (-1, heads))
     if padding is not None:
+        sized(padding, (batch, *padding.shape[-1:]), "the mask of padding")
         padding = padding.reshape(-1, 1, 1, padding.shape[-1])
     added = [
         mask.pad([None] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])])

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.tensor import Tensor
 from torpor.tensor.host import known_shape
 from torpor.tensor.spelling import pair, spell, within
@@ -83,6 +83,8 @@ def rrelu(
     """x where it is positive, else x times a slope: in training uniform from `lower` to `upper`,
     otherwise their mean. Xu et al., 2015, arXiv:1505.00853.
     """
+    if lower > upper:
+        raise ValueRangeError(f"rrelu's slopes lie between {lower} and {upper}, which is less")
     if training:
         slope = Tensor.rand(x.shape, dtype=x.dtype, device=x.device) * (upper - lower) + lower
         made: Tensor = (x >= 0).where(x, x * slope)
@@ -134,6 +136,8 @@ def _fractional(axes: int, shape: str) -> Callable[..., Any]:
         samples = samples.reshape(rows, axes)
         place: Any = 0
         for axis, (size, length, count) in enumerate(zip(sizes, inner, wanted, strict=True)):
+            if size + count - 1 > length:
+                raise ShapeError(f"{count} pools of {size} need {size + count - 1}, not {length}")
             starts = _starts(samples.narrow(1, axes - 1 - axis, 1), size, length, count)
             index = starts.unsqueeze(2) + Tensor.arange(size, device=x.device)
             shape = [rows, *[1] * (2 * axes)]

@@ -53,6 +53,9 @@ class RNNBase(Renewable):
             what = "proj_size is for LSTM, and less than hidden_size"
             raise ValueRangeError(f"{what}; {type(self).__name__} got {proj_size}")
         within("dropout's probability", dropout, 0, 1)
+        for name, flag in (("bias", bias), ("batch_first", batch_first)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} is True or False, not {flag!r}")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
         self.bidirectional, self.proj_size = bidirectional, proj_size

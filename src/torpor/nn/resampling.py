@@ -46,6 +46,8 @@ def interpolate(
     ends. antialias: whether a smaller picture is smoothed first (bilinear and bicubic). Weighted
     sums of integers are taken in float32, the last axis first, and rounded for each axis.
     """
+    if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
+        raise ValueRangeError(f"align_corners is for the linear modes and bicubic, not {mode!r}")
     axes = input.ndim - 2
     inner = known_shape(input.shape[2:])
     if (size is None) == (scale_factor is None):

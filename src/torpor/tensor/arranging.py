@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, located, make
@@ -29,7 +29,7 @@ def _split_along(axis: int, least: int) -> Callable[..., Any]:
         if self.ndim < least:
             raise located(ShapeError(f"a tensor of {least} axes or more is needed"), (self,))
         along = 0 if self.ndim == 1 else axis
-        whole = isinstance(indices_or_sections, int)
+        whole = isinstance(indices_or_sections, int) and indices_or_sections > 0
         if whole and self.shape[along] % indices_or_sections:
             what = f"{indices_or_sections} sections do not divide {self.shape[along]}"
             raise located(ShapeError(what), (self,))
@@ -222,6 +222,8 @@ class Arranging(Handle):
 
     def flipud(self) -> Tensor:
         """The order of axis 0 reversed."""
+        if not self.ndim:
+            raise located(ShapeError("flipud is of one axis or more"), (self,))
         return self.flip(0)
 
     def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
@@ -320,6 +322,8 @@ class Arranging(Handle):
         kept = self.dtype.is_float or self.dtype.is_complex
         x: Any = self if kept else self.cast(dtypes.int64)
         count = known_size(self.shape[-1]) if N is None else N
+        if count < 0:
+            raise ValueRangeError(f"as many powers as 0 or more, not {count}")
         place: Any = make(iota(count, self.device), self.device)
         if not count:
             return x.new_zeros((*x.shape, 0))

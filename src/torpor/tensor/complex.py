@@ -17,6 +17,7 @@ from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, located, with_rule
 from torpor.tensor.nested import holds_complex
 from torpor.tensor.pairs import NUMBERS, Pair, as_complex, paired, parts_of
+from torpor.tensor.spelling import within
 from torpor.tensor.tensor import Tensor
 
 OPERANDS: Final = (Handle, np.ndarray, *NUMBERS)
@@ -194,6 +195,8 @@ class Complex(Pair):
         self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
     ) -> Tensor:
         """Whether |self - other| <= atol + rtol |other|, or both are equal."""
+        within("rtol", rtol, 0)
+        within("atol", atol, 0)
         x, y = _promoted(self, beside(other, self._re))
         near = (x - y).abs() <= y.abs() * rtol + atol
         made = x.eq(y) | (near & x.isfinite() & y.isfinite())

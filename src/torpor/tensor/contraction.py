@@ -29,7 +29,7 @@ from torpor.tensor.handle import (
     with_rule,
 )
 from torpor.tensor.host import known_size
-from torpor.tensor.operands import choose, promoted, scaled
+from torpor.tensor.operands import choose, promoted, scaled, sized
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, within
 from torpor.tensor.wide import is_narrow, wide_dtype, widely
@@ -161,7 +161,9 @@ class Contraction(Handle):
         out).
         """
         made = self.matmul(weight.transpose(-1, -2) if weight.ndim > 1 else weight)
-        return made if bias is None else made + bias
+        summed = made if bias is None else made + bias
+        sized(summed, made.shape, "a product with its bias")
+        return summed
 
     @lowered
     @widely

@@ -142,6 +142,8 @@ class Distributions(Handle):
         if len(size) == 3 and isinstance(size[2], (tuple, list)):
             mean, std, size = size
         elif any(_is_floats(one) for one in (*size, mean, std)):
+            if len(size) > 2:
+                raise TypeError(f"normal takes a mean and a deviation here, not {len(size)} values")
             given = dict(zip(("mean", "std"), size, strict=False))
             return _normal_around(given.get("mean", mean), given.get("std", std), **options)
         within("a standard deviation", std, 0)

@@ -11,7 +11,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.ir.ops import Ops
 from torpor.tensor.division import floor_like
 from torpor.tensor.handle import Handle, float_dtype, floats, make, unary, weak_constant, with_rule
-from torpor.tensor.operands import clamped, need, sloped
+from torpor.tensor.operands import clamped, need, sized, sloped
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import an_axis, whole_number, within
 from torpor.tensor.wide import wide_dtype, widely
@@ -358,7 +358,9 @@ class Functions(Handle):
         """x above 0, weight x below: one weight, or one for each channel, axis 1."""
         if weight.shape == (1,):
             weight = weight.reshape(())
-        elif weight.ndim == 1:
+        elif weight.ndim:
+            channels = self.shape[1:2] if self.ndim > 1 else (1,)
+            sized(weight, channels, "a slope for each channel")
             weight = weight.reshape(-1, *(1,) * (self.ndim - 2))
         return (self > 0).where(self, weight * self)
 

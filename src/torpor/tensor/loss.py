@@ -15,7 +15,7 @@ from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, float_dtype, floats, located, make, render_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
-from torpor.tensor.operands import choose, need, sloped
+from torpor.tensor.operands import choose, need, sized, sloped
 from torpor.tensor.random import random_uniform
 from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import placed, required
@@ -146,6 +146,8 @@ class Loss(Handle):
         classes = self.shape[axis]
         if target.dtype.is_float:
             logs = self.log_softmax(axis)
+            if ignore_index >= 0:
+                raise ValueRangeError("ignore_index is for target classes, not for probabilities")
             if target.shape != self.shape:
                 what = f"target probabilities must have the logits' shape {self.shape}"
                 raise located(ShapeError(what), (self, target))
@@ -206,6 +208,7 @@ class Loss(Handle):
         positive targets add.
         """
         wrong = (-self).softplus(threshold=1000)  # from where on it is -self in every format
+        _same_shape(self, target)
         if pos_weight is not None:
             wrong = ((pos_weight - 1) * target + 1) * wrong
         loss = self * (1 - target) + wrong
@@ -238,10 +241,8 @@ class Loss(Handle):
         then multiplied by `weight` and `bias` added, both of those sizes: (x - mean) /
         sqrt(variance + eps). Ba, Kiros and Hinton, 2016, arXiv:1607.06450.
         """
-        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-        if tuple(self.shape[-len(sizes) :]) != tuple(sizes):
-            raise located(ShapeError(f"the last axes must be {tuple(sizes)}"), (self,))
-        return self._standardized(tuple(range(-len(sizes), 0)), weight, bias, eps)
+        axes = _last_axes(self, normalized_shape, weight, bias)
+        return self._standardized(axes, weight, bias, eps)
 
     def _standardized(self, axes: Any, weight: Any, bias: Any, eps: float) -> Tensor:
         wide = self.cast(wide_dtype(self.dtype))
@@ -259,8 +260,7 @@ class Loss(Handle):
         multiplied by `weight`; unless given, eps is 2**-23, and 2**-52 of float64. Zhang and
         Sennrich, 2019, arXiv:1910.07467.
         """
-        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-        axes = tuple(range(-len(sizes), 0))
+        axes = _last_axes(self, normalized_shape, weight)
         dtype = float_dtype(self.dtype)
         wide = self.cast(wide_dtype(dtype))
         small = (2.0**-52 if wide.dtype is dtypes.float64 else 2.0**-23) if eps is None else eps
@@ -354,10 +354,21 @@ def _affine(made: Any, weight: Any, bias: Any = None) -> Any:
     return made if bias is None else made + bias
 
 
+def _last_axes(operand: Any, shape: Sequence[int] | int, *parameters: Any) -> tuple[int, ...]:
+    """The last axes of `operand`, which have these sizes, as have the parameters that there are."""
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not sizes or tuple(operand.shape[-len(sizes) :]) != sizes:
+        raise located(ShapeError(f"the last axes must be {sizes}"), (operand,))
+    for one in parameters:
+        sized(one, sizes, "a parameter of the norm")
+    return tuple(range(-len(sizes), 0))
+
+
 def _along(values: Any, operand: Any, axis: int) -> Any:
-    """A vector, if there is one, laid along one axis of `operand`."""
+    """A vector, if there is one, laid along one axis of `operand`, which is as long."""
     if values is None or values.ndim != 1:
         return values
+    sized(values, operand.shape[axis : axis + 1], f"a number for each place of axis {axis}")
     return values.reshape(-1, *(1,) * (operand.ndim - 1 - axis))
 
 

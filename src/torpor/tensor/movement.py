@@ -131,12 +131,14 @@ class Movement(Handle):
             raise located(ShapeError(f"permute{tuple(order)} must name each axis once"), (self,))
         return view(self, "permute", axes)
 
-    def transpose(self, dim0: int = 0, dim1: int = 1) -> Tensor:
-        """Two axes exchanged.
+    def transpose(self, dim0: Any = 0, dim1: int = 1) -> Tensor:
+        """Two axes exchanged; or all in the order that a tuple gives, as `permute`.
 
         >>> Tensor.zeros(2, 3, 4).transpose(0, 2).shape
         (4, 3, 2)
         """
+        if isinstance(dim0, tuple | list):  # NumPy's way
+            return self.permute(dim0)
         rank = self.ndim
         one, other = one_axis(dim0, rank), one_axis(dim1, rank)
         order = list(range(rank))

@@ -15,6 +15,7 @@ from torpor.tensor.handle import Handle, derive, float_dtype, floats, located, w
 from torpor.tensor.operands import choose, need, promoted, sign_bit, sloped
 from torpor.tensor.repeated import repeated
 from torpor.tensor.special import arc
+from torpor.tensor.spelling import within
 from torpor.tensor.wide import widely
 
 if TYPE_CHECKING:
@@ -297,6 +298,8 @@ class Numeric(Handle):
         self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
     ) -> Tensor:
         """Whether |self - other| <= atol + rtol |other|, or both are equal."""
+        within("rtol", rtol, 0)
+        within("atol", atol, 0)
         x, y = promoted(self, beside(other, self))
         wide = x.dtype if x.dtype.is_float else dtypes.float64
         near = (x.cast(wide) - y.cast(wide)).abs() <= y.cast(wide).abs() * rtol + atol

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from torpor.base.dtypes import dtypes, from_name
-from torpor.base.errors import DTypeError
+from torpor.base.errors import DTypeError, ShapeError
 from torpor.base.promotion import promote, weak_dtype
 from torpor.graph import build
 from torpor.ir.infer import shape_of
@@ -21,6 +21,7 @@ from torpor.tensor.handle import (
     located,
     make,
     number_or_tensor,
+    render_shape,
     weak_constant,
     with_rule,
 )
@@ -36,6 +37,14 @@ CONDITIONS: Final = (dtypes.bool, dtypes.uint8)
 def need(condition: bool, what: str, *operands: Any) -> None:
     if not condition:
         raise located(DTypeError(what), operands)
+
+
+def sized(values: Any, shape: Sequence[Any], what: str) -> Any:
+    """The values, which are None or of this very shape: parameters are not broadcast."""
+    if values is not None and tuple(values.shape) != tuple(shape):
+        asked, given = render_shape(tuple(shape)), render_shape(values.shape)
+        raise located(ShapeError(f"{what} has the shape {asked}, not {given}"), (values,))
+    return values
 
 
 def promoted(left: Handle, right: Any) -> tuple[Tensor, Tensor]:

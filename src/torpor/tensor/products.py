@@ -10,7 +10,7 @@ from torpor.tensor.amp import lowered
 from torpor.tensor.contraction import added_to
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, flat, floats, located
-from torpor.tensor.operands import promoted, scaled
+from torpor.tensor.operands import promoted, scaled, sized
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, whole_number
 from torpor.tensor.wide import widely
@@ -100,7 +100,8 @@ class Products(Handle):
         x, y = self.expand(*shape), other.expand(*shape)
         axis = shape.index(3) if dim is None and 3 in shape else one_axis(
             -1 if dim is None else dim, len(shape))  # fmt: skip
-        if shape[axis] != 3:
+        lengths = {x.shape[axis - len(shape)] for x in (self, other) if x.ndim >= len(shape) - axis}
+        if lengths != {3}:
             raise located(ShapeError("cross needs an axis of length 3"), (self, other))
         return x.roll(-1, axis) * y.roll(1, axis) - x.roll(1, axis) * y.roll(-1, axis)
 
@@ -143,7 +144,8 @@ class Products(Handle):
         kind = x.dtype.part
         for given in (fweights, aweights):
             if given is not None:
-                part = beside(given, self).cast(kind)
+                part = sized(beside(given, self), x.shape[1:], "a weight for each observation")
+                part = part.cast(kind)
                 weight = part if weight is None else weight * part
         if weight is None:
             count, mean = float(x.shape[1]), x.mean(1, True)
@@ -185,6 +187,8 @@ class Products(Handle):
     def renorm(self, p: float, dim: int, maxnorm: float) -> Tensor:
         """The slices along an axis, those whose p-norm is above `maxnorm` scaled down to it."""
         axis = one_axis(dim, self.ndim)
+        if self.ndim < 2:
+            raise located(ShapeError("renorm is of the slices of two axes or more"), (self,))
         if not p > 0 or maxnorm < 0:
             raise ValueRangeError(f"renorm takes p > 0 and maxnorm >= 0, not {p} and {maxnorm}")
         norm: Any = self.norm(p, [a for a in range(self.ndim) if a != axis], True)
