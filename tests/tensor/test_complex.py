@@ -432,3 +432,15 @@ def test_sums_and_products_of_real_numbers_in_a_complex_format(given):
             made = getattr(x, name)(dim=0, dtype=dtype)
             assert made.dtype.name == dtype and made.tolist() == expected.tolist()
     assert x.sum(dtype="complex64").item() == array.sum()
+
+
+def test_complex_functions_are_exact_beside_their_poles_and_where_they_vanish():
+    z = np.array([-0.99999 + 1e-6j, 1 + 1e-20j, -1 + 1e-8j, -1.0000001, 3 - 2j], np.complex64)
+    wide = z.astype(complex)
+    np.testing.assert_allclose(Tensor(z).atanh().numpy(), np.arctanh(wide), rtol=1e-6)
+    np.testing.assert_allclose(Tensor(z * 1j).atan().numpy(), np.arctan(wide * 1j), rtol=1e-6)
+    z = np.array([-17.7 - 46.9j, -80 + 3j, 1j, 2 - 1j, 70 + 2j], np.complex64)
+    expected = 1 / (1 + np.exp(-z.astype(complex)))
+    np.testing.assert_allclose(Tensor(z).sigmoid().numpy(), expected, rtol=2e-6)
+    nothing = Tensor(np.array([complex(-math.inf, math.inf), complex(-math.inf, math.nan)]))
+    assert nothing.exp().tolist() == [0, 0]

@@ -210,3 +210,13 @@ def test_the_slope_of_digamma_at_its_ends():
     known = [math.inf, math.inf, 0, math.inf, math.pi**2 / 2, math.pi**2 / 2 + 4, math.pi**2 / 6]
     np.testing.assert_allclose(slope, known, rtol=2e-6)
     np.testing.assert_allclose(x.polygamma(1).detach().numpy(), known, rtol=2e-6)
+
+
+def test_beside_the_poles_of_gamma_its_logarithm_and_slope_are_as_exact_as_elsewhere():
+    x = np.array([k + sign * 2.0**-power for k in (-1, -4, -9, -31) for sign in (1, -1)
+                  for power in (3, 9, 18)], np.float32)  # fmt: skip
+    wide = x.astype(float)
+    slope = [digamma(1 - v) - math.pi / math.tan(math.pi * (v - round(v))) for v in wide]
+    np.testing.assert_allclose(Tensor(x).digamma().numpy(), slope, rtol=3e-6)
+    size = [math.lgamma(v) for v in wide]
+    np.testing.assert_allclose(Tensor(x).lgamma().numpy(), size, rtol=3e-6, atol=3e-6)

@@ -47,6 +47,7 @@ def divide(x: Any, y: Any, u: Any, v: Any) -> Parts:
 def exp(x: Any, y: Any) -> Parts:
     """e^x (cos y + i sin y)."""
     size = x.exp()
+    y = x.eq(-math.inf).where(0.0, y)  # what is nothing has any angle
     return size * y.cos(), (y.eq(0) & ~size.isfinite()).where(y, size * y.sin())
 
 
@@ -130,7 +131,11 @@ def atanh(x: Any, y: Any) -> Parts:
     """log((1 + z) / (1 - z)) / 2; far away 1/z and a quarter of a turn."""
     far, _, u, v = _far(x, y)
     square = v * v
-    real = (4 * u / ((1 - u).square() + square)).log1p() / 4
+    sign = (u < 0).where(-1.0, 1.0)
+    size = u * sign  # the logarithm of what is not less than 1 is exact
+    real = (4 * size / ((1 - size).square() + square)).log1p() / 4
+    beside = size.eq(1) & (v.abs() < 1e-9)  # whose square may be none
+    real = beside.where(-(v.abs() / 2).log() / 2, real) * sign
     imag = (2 * v).atan2((1 - u) * (1 + u) - square) / 2
     quarter = y.full_like(math.pi / 2).copysign(y)
     inverse, _ = divide(x.ones_like(), x.zeros_like(), far.where(x, 1), far.where(y, 1))
@@ -185,8 +190,11 @@ def _exp2(x: Any, y: Any) -> Parts:
 
 
 def _sigmoid(x: Any, y: Any) -> Parts:
-    u, v = tanh(x / 2, y / 2)
-    return (1 + u) / 2, v / 2
+    """1 / (1 + exp(-z)), left of 0 exp(z) / (1 + exp(z)): what is small is exact."""
+    left = x < 0
+    sign = left.where(-1.0, 1.0)
+    u, v = exp(-x * sign, -y * sign)
+    return divide(left.where(u, 1.0), left.where(v, 0.0), 1 + u, v)
 
 
 _OF_PARTS: Final[dict[str, Callable[[Any, Any], Parts]]] = {

@@ -217,7 +217,7 @@ class Special(Handle):
         large = size.maximum(8)
         far = (large - 0.5) * (large.log() - 1) + stirling(large) + (math.log(2 * math.pi) - 1) / 2
         value = (size < 8).where(near, size.eq(math.inf).where(size, far))
-        part = -x.detach() - (-x.detach()).floor()
+        part = (x.detach() - x.detach().round()).abs()  # exact, also beside a pole
         sine = (part < 2.0**-30).where(part, (part * math.pi).sin() / math.pi)  # subnormal
         shadow = -sine.log() - value
         value = mirrored.where(part.eq(0).where(math.inf, shadow), value)
@@ -239,8 +239,7 @@ class Special(Handle):
             series = (series + coefficient) * inverse
         made = y.log() - 0.5 / y - series + shift
         whole = x.eq(x.floor())
-        part = (mirrored & ~whole).where(-x, 0.5)
-        angle = (part - part.floor()) * math.pi
+        angle = (mirrored & ~whole).where(x.round() - x, 0.5) * math.pi  # exact beside a pole
         turned = whole.where(math.nan, made + math.pi * angle.cos() / angle.sin())
         made = mirrored.where(turned, made)
         made = x.eq(0).where(_signed(x.full_like(-math.inf), x), made)
