@@ -36,6 +36,13 @@ def test_facts_follow_the_features(setting, arch, width, registers):
     assert (found.arch, found.vector_bytes, found.registers) == (arch, width, registers)
 
 
+def test_elements_that_lie_anywhere_are_read_by_one_instruction_where_that_is_quicker():
+    generic = machine("avx512")
+    assert facts(replace(generic, processor="sapphirerapids")).gathers
+    assert not facts(replace(generic, processor="znver5")).gathers
+    assert not facts(machine("avx2")).gathers
+
+
 def test_vectors_of_512_bits_have_the_ports_of_the_processor():
     generic = machine("avx512")
     wide = [facts(replace(generic, processor=name)) for name in ("sapphirerapids", "znver4")]
