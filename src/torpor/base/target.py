@@ -117,6 +117,10 @@ class Target:
         """The instruction that multiplies matrices of these formats; None where there is none."""
         return next((f for f in self.fragments if (f.left, f.right) == formats), None)
 
+    def either_fragment(self, formats: tuple[str, str]) -> Fragment | None:
+        """The same, of one order of the formats or the other."""
+        return self.fragment(formats) or self.fragment(formats[::-1])
+
     def lanes(self, itemsize: int) -> int:
         """How many elements of `itemsize` bytes one vector register holds (at least 1)."""
         return max(1, self.vector_bytes // itemsize)
