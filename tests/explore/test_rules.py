@@ -13,5 +13,5 @@ def test_a_rule_says_its_equation_and_stands_where_it_does():
 
 
 def test_of_passes_the_file_tells_which():
-    assert meaning("split_vectors", "kernel/lower.py").says.startswith("Lanes on their own")
-    assert meaning("split_vectors", "nowhere.py") == meaning("no_such_rule") == ("", "", "")
+    assert meaning("choose_index_width", "kernel/lower.py").says.startswith("Index arithmetic")
+    assert meaning("choose_index_width", "nowhere.py") == meaning("no_such_rule") == ("", "", "")

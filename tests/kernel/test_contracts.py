@@ -97,7 +97,6 @@ BROKEN = [
     (contracts.WRITTEN_OUT, kernel(UOp(Ops.MUL, F, (X, vector(2, X, X)))), "format of the result"),
     (contracts.placed(CUDA), kernel(reduced(GROUP)), "their numbers"),
     (contracts.placed(CUDA), over(AxisType.GLOBAL), "their numbers"),
-    (contracts.split(CUDA), items(vector(2, X, X) + vector(2, X, X)), "taken apart"),
     (contracts.sized(CPU), over(AxisType.GLOBAL), "unbounded integers"),
     (contracts.decomposed(CUDA), sized(UOp(Ops.EXP, F, (X,))), "not there at this"),
     (contracts.decomposed(OPENCL), sized(X.cast(dtypes.float16).cast(F)), "not there at this"),

@@ -46,7 +46,6 @@ class Target:
     arch:          instruction set or chip: x86-64 features, sm_90a, f16, ...; "": a plain default.
     vector_bytes:  width of a vector register in bytes (16 where only 4-wide loads exist).
     registers:     how many vector registers there are.
-    vector_alu:    arithmetic on vectors exists (else vectors are only loaded and stored).
     groups:        kernels run as a grid of groups: gid and lid, local memory, barriers.
     group_limit:   most work items in one group.
     grid:          most groups along each of the three axes; None: no limit.
@@ -81,7 +80,6 @@ class Target:
     arch: str = ""
     vector_bytes: int = 16
     registers: int = 16
-    vector_alu: bool = True
     groups: bool = False
     group_limit: int = 256
     grid: tuple[int, int, int] | None = None
@@ -119,6 +117,10 @@ class Target:
         """The instruction that multiplies matrices of these formats; None where there is none."""
         return next((f for f in self.fragments if (f.left, f.right) == formats), None)
 
+    def either_fragment(self, formats: tuple[str, str]) -> Fragment | None:
+        """The same, of one order of the formats or the other."""
+        return self.fragment(formats) or self.fragment(formats[::-1])
+
     def lanes(self, itemsize: int) -> int:
         """How many elements of `itemsize` bytes one vector register holds (at least 1)."""
         return max(1, self.vector_bytes // itemsize)
@@ -152,7 +154,7 @@ _TARGETS: Final[dict[str, Target]] = {
     # 1024 work items, the grid, 48 KiB and 4096 bytes of parameters: CUDA C++ Programming Guide,
     # "Technical Specifications" and "Function Parameters".
     "cuda": Target(
-        "cuda", "sm_80", vector_alu=False, groups=True, group_limit=1024, local_bytes=49152,
+        "cuda", "sm_80", groups=True, group_limit=1024, local_bytes=49152,
         grid=(2**31 - 1, 65535, 65535), parameters=512, missing=_FLOATS_OF_8,
     ),
     # The least CL_DEVICE_MAX_PARAMETER_SIZE of a full profile: 1024 bytes, 8 each.

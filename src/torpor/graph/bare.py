@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Final
 
-from torpor.graph.loop import uniform
+from torpor.graph.elementwise import uniform
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops

@@ -10,7 +10,7 @@ import math
 from typing import Final
 
 from torpor.base.dtypes import DType, Scalar, dtypes
-from torpor.graph.elementwise import constant
+from torpor.graph.elementwise import constant, uniform
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, Ops, identity
 from torpor.ir.pattern import PatternMatcher, UPat
@@ -20,15 +20,6 @@ from torpor.rules import exact_rules, fold_rules
 _ARITHMETIC: Final = fold_rules + exact_rules
 _TRUE: Final = UOp.const(dtypes.bool, True)
 MayRaise = dict[UOp, bool]
-
-
-def uniform(node: UOp) -> UOp | None:
-    """The CONST that every element of `node` is, if it is built like `constant`'s."""
-    if node.op is Ops.EXPAND:
-        node = node.src[0]
-    if node.op is Ops.RESHAPE:
-        node = node.src[0]
-    return node if node.op is Ops.CONST else None
 
 
 def may_raise(node: UOp, known: MayRaise) -> bool:
@@ -104,11 +95,12 @@ def _restored(shown: UOp, shape: Shape) -> UOp:
 def move_constant(node: UOp, x: UOp) -> UOp | None:
     """movement(constant) = constant of the new shape; pad only of zero."""
     number = uniform(x)
-    if number is None or uniform(node) is not None:
+    if number is None:
         return None
     if node.op is Ops.PAD and (number.arg != 0 or math.copysign(1, number.arg) < 0):
         return None
-    return constant(number.arg, node.dtype, shape_of(node))
+    made = constant(number.arg, node.dtype, shape_of(node))
+    return None if made is node else made
 
 
 def compute_nothing(node: UOp) -> UOp | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from torpor.graph.constants import uniform
-from torpor.graph.elementwise import constant
+from torpor.graph.elementwise import constant, uniform
 from torpor.graph.movement import expand
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import ALU, Ops

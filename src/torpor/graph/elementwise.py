@@ -49,6 +49,12 @@ def constant(value: Scalar, dtype: DType, shape: Sequence[Size] = ()) -> UOp:
     return node if sizes == ones else expand(node, sizes)
 
 
+def uniform(node: UOp) -> UOp | None:
+    """The CONST that every element of a node is, if it is built like `constant`'s."""
+    below = node.below((Ops.RESHAPE, Ops.EXPAND))
+    return below if below.op is Ops.CONST else None
+
+
 def elementwise(op: Ops, *nodes: UOp) -> UOp:
     """`op` on operands of one dtype (WHERE: a bool first), which are broadcast to one shape."""
     row = _ROWS.get(op)

@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import Final
 
 from torpor.graph.abreast import Abreast, are_possible, is_possible, reshape
-from torpor.graph.loop import HEAVY, Enclosed, bytes_of, last, slots_of, steps, uniform
+from torpor.graph.elementwise import uniform
+from torpor.graph.loop import HEAVY, Enclosed, bytes_of, last, slots_of, steps
 from torpor.graph.loop_layout import with_transposes
 from torpor.graph.rules import simplify_graph
 from torpor.graph.sizes import add

@@ -17,7 +17,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import GradientError
 from torpor.graph.call import without_calls
-from torpor.graph.elementwise import constant
+from torpor.graph.elementwise import constant, uniform
 from torpor.graph.reduce import AGAIN, identity
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Size, largest, shape_of, shaped
@@ -60,12 +60,6 @@ def steps(loop: UOp, node: UOp) -> UOp:
 def only_names(node: UOp) -> bool:
     """Whether a FUNCTION only gives its value another name: its gradient is that of the value."""
     return node.arg[0] in NAMING and (node.arg[0] == AGAIN or node.src[1] is node.src[0])
-
-
-def uniform(node: UOp) -> UOp | None:
-    """The CONST that is every element of a node, if it is made of one."""
-    below = node.below((Ops.RESHAPE, Ops.EXPAND))
-    return below if below.op is Ops.CONST else None
 
 
 def bytes_of(nodes: Iterable[UOp]) -> int:

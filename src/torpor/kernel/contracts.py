@@ -190,11 +190,6 @@ def picks_lanes(node: UOp) -> bool:
     return fits and alike and all(0 <= n < source.count * len(node.src) for n in node.arg)
 
 
-def moves_vector(node: UOp) -> bool:
-    """A vector is only loaded, taken apart and put together."""
-    return node.dtype.count == 1
-
-
 def has_machine_format(node: UOp) -> bool:
     """No unbounded integers are left."""
     return node.dtype.scalar() is not dtypes.index
@@ -257,17 +252,9 @@ def placed(target: Target) -> Contract:
 
 
 @cache
-def split(target: Target) -> Contract:
-    """Arithmetic is on scalars, where the target has no other."""
-    if target.vector_alu:
-        return placed(target)
-    return placed(target).and_also("split", (UPat(ALU | {Ops.REDUCE, Ops.SCAN}), moves_vector))
-
-
-@cache
 def sized(target: Target) -> Contract:
     """Index arithmetic has a machine's format."""
-    return split(target).and_also("sized", (UPat(), has_machine_format))
+    return placed(target).and_also("sized", (UPat(), has_machine_format))
 
 
 @cache

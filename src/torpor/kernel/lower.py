@@ -26,7 +26,6 @@ from torpor.kernel.contracts import (
     decomposed,
     placed,
     sized,
-    split,
 )
 from torpor.kernel.decompose import without_missing
 from torpor.kernel.estimate import estimate
@@ -37,7 +36,6 @@ from torpor.kernel.passes.groups import part_reductions, share_reductions, to_it
 from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
-from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
 from torpor.kernel.passes.vectorise import split_lane, vectorise
@@ -86,7 +84,7 @@ def write_out(state: Lowering) -> None:
         state.root = state.root.simplify()
     for lane in lanes:
         state.root = vectorise(state.root, lane, size_of(lane) or 1)
-    if state.target.vector_alu and not state.target.groups:
+    if not state.target.groups:
         state.root = interleave_stores(interleave_loads(state.root), state.target)
     if lanes:
         state.root = graph_rewrite(state.root, decided_rules, name="decided")
@@ -100,12 +98,6 @@ def place_items(state: Lowering) -> None:
         shared = share_reductions(state.root, state.target)
         state.root, state.global_size, state.local_size = to_items(shared, state.target)
         state.root = state.root.simplify()
-
-
-def split_vectors(state: Lowering) -> None:
-    """Lanes on their own, where the target computes with scalars only."""
-    if not state.target.vector_alu:
-        state.root = scalarise(state.root)
 
 
 def choose_index_width(state: Lowering) -> None:
@@ -130,7 +122,6 @@ def order(state: Lowering) -> None:
 PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
     write_out,
     place_items,
-    split_vectors,
     choose_index_width,
     decompose,
     order,
@@ -139,7 +130,6 @@ PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
 CONTRACTS: Final[dict[Callable[[Lowering], None], Contract | Callable[[Target], Contract]]] = {
     write_out: WRITTEN_OUT,
     place_items: placed,
-    split_vectors: split,
     choose_index_width: sized,
     decompose: decomposed,
     order: LINEAR,
@@ -223,7 +213,7 @@ def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:
     """The kernel with each axis along which vectors run cut to a vector's width: it, the lanes."""
     lanes: list[UOp] = []
     for one, width in lane_axes(root, target):
-        if target.vector_alu and not target.groups:
+        if not target.groups:
             root = stage_scattered(root, one)
         lane, root = split_lane(root, one, width)
         lanes.append(lane)

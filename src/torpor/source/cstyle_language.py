@@ -81,13 +81,14 @@ class Language(Renderer):
         if node.op is Ops.ACC or (node.src and node.src[0].op is Ops.ACC):
             return bool(self.vector_ops)
         if node.op in (Ops.LOAD, Ops.STORE):
-            return not is_masked(node.src[0]) and self.moves_vectors(node)
+            value, place = node.src[1] if node.op is Ops.STORE else node, node.src[0]
+            return not is_masked(place) and self.moves_vector(value.dtype, place)
         if node.dtype.is_int and node.op in (Ops.MUL, Ops.ADD, Ops.SUB, Ops.SHL):
             return node.op in self.vector_ops and node.dtype.kind == "uint"
         return node.op in self.vector_ops
 
-    def moves_vectors(self, node: UOp) -> bool:
-        """Whether this unmasked LOAD or STORE of a vector can be one access."""
+    def moves_vector(self, dtype: DType, place: UOp) -> bool:
+        """Whether an unmasked access of a vector at an INDEX can be one."""
         return True
 
     def type(self, dtype: DType) -> str:

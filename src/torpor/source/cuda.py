@@ -67,12 +67,11 @@ class CUDARenderer(CStyleRenderer):
         moves = node.op in (Ops.LOAD, Ops.STORE) and node.src[0].op is Ops.INDEX
         return moves and super().keeps(node)
 
-    def moves_vectors(self, node: UOp) -> bool:
-        value = node.src[1].dtype if node.op is Ops.STORE else node.dtype
-        size = value.scalar().itemsize
-        if value.scalar().name not in _VECTORS or value.itemsize > ALIGNMENT:
+    def moves_vector(self, dtype: DType, place: UOp) -> bool:
+        scalar = dtype.scalar()
+        if scalar.name not in _VECTORS or dtype.itemsize > ALIGNMENT:
             return False
-        return alignment(node.src[0].src[1], size, ALIGNMENT) >= value.itemsize
+        return alignment(place.src[1], scalar.itemsize, ALIGNMENT) >= dtype.itemsize
 
     def vector_type(self, dtype: DType) -> str:
         return f"{_VECTORS[dtype.scalar().name]}{dtype.count}"

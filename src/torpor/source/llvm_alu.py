@@ -31,7 +31,6 @@ _INTRINSICS: Final = {
     Ops.EXP2: "exp2", Ops.LOG: "log", Ops.LOG2: "log2", Ops.SIN: "sin", Ops.COS: "cos",
     Ops.TANH: "tanh", Ops.POW: "pow",
 }  # fmt: skip
-LARGEST_SINGLE: Final = 2**31 - 2**7  # the last float32 before 2**31
 _CONTRACTED: Final = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
 
 

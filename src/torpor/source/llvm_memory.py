@@ -9,6 +9,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.source.linear import alignment
 from torpor.source.llvm_alu import select
+from torpor.source.llvm_control import in_lanes
 from torpor.source.llvm_function import LOCAL_ALIGNMENT, Function
 from torpor.source.llvm_stream import MARK, streamed_bytes
 from torpor.source.llvm_text import mangled, memory_type, number_text, type_of
@@ -174,8 +175,7 @@ def store_waiting(function: Function) -> None:
     count = waiting[0][1].count
     kind, mask = f"<{count} x i1>", function.whole(condition, count)
     addresses = [address_of(function, place) for place, _, _ in waiting]
-    name = f"llvm.vector.reduce.and.v{count}i1"
-    every = function.body.value("alu", function.body.call(name, "i1", (kind, mask)))
+    every = in_lanes(function, "and", condition)
     label = function.body.names.numbered("whole")
     function.body.line(f"br i1 {every}, label %{label}, label %part_{label}")
     function.body.label(label)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torpor.ir.ops import Ops
+from torpor.base.dtypes import DType
 from torpor.ir.uop import UOp
 from torpor.source.cstyle_vectors import GROUPS, VectorRenderer
 from torpor.source.linear import Signature, alignment
@@ -44,7 +44,6 @@ class MetalRenderer(VectorRenderer):
     def prelude(self, nodes: Sequence[UOp]) -> list[str]:
         return ["#include <metal_stdlib>", "using namespace metal;"]
 
-    def moves_vectors(self, node: UOp) -> bool:
-        value = node.src[1].dtype if node.op is Ops.STORE else node.dtype
-        found = alignment(node.src[0].src[1], value.scalar().itemsize, _ALIGNMENT)
-        return found >= value.itemsize  # wider ones than 16 bytes would need more than buffers have
+    def moves_vector(self, dtype: DType, place: UOp) -> bool:
+        found = alignment(place.src[1], dtype.scalar().itemsize, _ALIGNMENT)
+        return found >= dtype.itemsize  # wider ones than 16 bytes would need more than buffers have

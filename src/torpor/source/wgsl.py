@@ -96,7 +96,7 @@ class WGSLRenderer(VectorRenderer):
         wide = any(is_wide(one.dtype) for one in (node, *node.src))
         return not wide and super().keeps(node)
 
-    def moves_vectors(self, node: UOp) -> bool:
+    def moves_vector(self, dtype: DType, place: UOp) -> bool:
         return False  # memory is an array of scalars, and there are no pointer casts
 
     def number(self, dtype: DType, value: bool | int | float) -> str:

@@ -22,7 +22,6 @@ from torpor.kernel.passes.inplace import shareable
 from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
-from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
 from torpor.kernel.passes.vectorise import vectorise
@@ -57,7 +56,6 @@ PASSES: dict[str, Callable[[UOp], UOp | str]] = {
     "vectorise": vectorised,
     "linearise": lambda root: show_lines(linearise(root)),
     "interleaved_loads": interleave_loads,
-    "scalarise": scalarise,
     "scatter": lambda root: stage_scattered(root, written(root)[-1]),
     "unroll": lambda root: unroll(root, written(root)),
     "interleaved_stores": lambda root: interleave_stores(root, CPU),

@@ -25,7 +25,7 @@ def kernels(tensor: Tensor) -> list:
         (lambda a, b: cat((a, b), 1), np.concatenate((A, B), 1), 2),
         (lambda a, b: cat((a[:7], b * 2, a), 0), np.concatenate((A[:7], B * 2, A), 0), 3),
         (lambda a, b: Tensor.stack((a, b), 1), np.stack((A, B), 1), 2),
-        (lambda a, b: a.pad((0, 0, 0, 0, 2, 1)), np.pad(A, ((2, 1), (0, 0), (0, 0))), 3),
+        (lambda a, b: a.pad((0, 0, 0, 0, 2, 1)), np.pad(A, ((2, 1), (0, 0), (0, 0))), 1),
         (lambda a, b: a.pad((2, 1)), np.pad(A, ((0, 0), (0, 0), (2, 1))), 1),
         (lambda a, b: (a + b).roll(5, 0), np.roll(A + B, 5, 0), 2),
         (lambda a, b: cat((a, b, a, b, a), 0), np.concatenate((A, B, A, B, A), 0), 1),

@@ -107,15 +107,10 @@ def setting_of(kernel: Kernel, words: UOp | None = None) -> Setting:
     is_dot = reduction.src[0].op is Ops.DOT
     size = max(reduction.dtype.itemsize, 4)
     fused = reduction.dtype.is_float or is_dot
-    one = fragment_of(kernel.target, reduction.src[0]) if words is not None else None
+    one = kernel.target.either_fragment(reduction.src[0].arg) if words is not None else None
     return Setting(
         kernel.target, kernel.target.lanes(size), stores, size, 1 if fused else 2, one, words
     )
-
-
-def fragment_of(target: Target, dot: UOp) -> Fragment | None:
-    """The instruction that multiplies matrices of a DOT's words, in one order or the other."""
-    return target.fragment(dot.arg) or target.fragment(dot.arg[::-1]) if dot.op is Ops.DOT else None
 
 
 # --- what a plan costs ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.choose.reuse import COPIES
 from torpor.kernel.estimate import copies
-from torpor.kernel.lanes import lane_axes
+from torpor.kernel.lanes import ITEM_LANES, lane_axes
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import (
     closed_by,
@@ -47,7 +47,7 @@ class Facts:
     def of(kernel: Kernel) -> Facts:
         found = accesses(find_loops(kernel.ast))
         widest = max((a.itemsize for a in found), default=4)
-        lanes = kernel.target.lanes(widest) if kernel.target.vector_alu else 4
+        lanes = ITEM_LANES if kernel.target.groups else kernel.target.lanes(widest)
         return Facts(kernel, found, lanes)
 
     def lanes_along(self, one: UOp) -> int:

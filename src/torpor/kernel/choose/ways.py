@@ -84,7 +84,7 @@ def fragment_for(kernel: Kernel) -> Fragment | None:
     found = find_products(kernel.ast) if kernel.target.fragments else None
     if found is None:
         return None
-    return kernel.target.fragment(found.names) or kernel.target.fragment(found.names[::-1])
+    return kernel.target.either_fragment(found.names)
 
 
 def words_along(kernel: Kernel, position: int, terms: int, one: Fragment) -> bool:

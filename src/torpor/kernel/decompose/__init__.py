@@ -34,12 +34,12 @@ def without_missing(root: UOp, target: Target) -> UOp:
 def rules_for(target: Target) -> PatternMatcher:
     """Everything that has to be rewritten for `target`; made once a target."""
     rules = PatternMatcher([])
-    if target.vector_alu and not target.groups:
+    if not target.groups:
         rules += BYTE_RULES + VECTOR_DIVISION_RULES
     rules = rules + BRANCH_RULES if target.name in _BRANCHING else rules
     rules = rules if "float64" in target.missing else rules + REMAINDER_RULES
     rules = rules + dot_rules(target) + FUNCTION_RULES + SHIFT_RULES + BOOL_RULES
-    if target.threads and target.vector_alu:
+    if target.threads:
         rules += BITS_RULES
     if target.name != "python":  # whose arithmetic is the IR's
         rules += DIVISION_RULES + SATURATION_RULES

@@ -25,6 +25,7 @@ from torpor.kernel.ranges import (
 from torpor.rules.affine import strides_read
 
 PRODUCTS: Final = (Ops.MUL, Ops.DOT)
+SHARED: Final = 4  # uses of a coefficient, at least: the two codes of a byte are none
 
 
 class Tile(NamedTuple):
@@ -72,8 +73,8 @@ def direct_loads(root: UOp) -> list[UOp]:
 
 
 def coefficients(root: UOp) -> list[UOp]:
-    """What a factor of a summed product is computed from that takes operations itself and does not
-    run over all of its axes, such as scales of blocks: those made of most operations first.
+    """What a factor of a summed product is computed from that takes operations itself and that some
+    neighbours share, such as scales of blocks: those made of most operations first.
     """
     loops = find_loops(root)
     found: dict[UOp, int] = {}
@@ -84,7 +85,9 @@ def coefficients(root: UOp) -> list[UOp]:
             for value in user.src:
                 made = value.op in ALU and value.dtype is not dtypes.index
                 fewer = loops.free[value] < loops.free[user]
-                if made and fewer and loops.free[value] and is_from_memory(value):
+                uses = iterations(tuple(loops.free[user] - loops.free[value]))
+                shared = fewer and uses >= SHARED and loops.free[value]
+                if made and shared and is_from_memory(value):
                     found[value] = len(value.toposort())
     return sorted(found, key=found.__getitem__, reverse=True)
 

@@ -103,14 +103,9 @@ class _Vectoriser:
         return made
 
     def over_lanes(self, node: UOp, op: Ops, whole: UOp) -> UOp:
-        """A reduction of a vector's lanes, which is what `node` becomes: halves with halves."""
+        """A reduction of a vector's lanes, which is what `node` becomes."""
         self.wholes[node] = op, whole
-        width = self.width
-        while width > 1:
-            half = width // 2
-            whole = whole.gep(*range(half)).alu(op, whole.gep(*range(half, width)))
-            width = half
-        return whole
+        return in_halves(op, whole)
 
     # --- memory -----------------------------------------------------------------------------------
     def stride(self, place: UOp) -> int | None:
@@ -172,7 +167,8 @@ class _Vectoriser:
         if stride == 0:  # only the condition varies
             condition = self.done[place.src[2]]
             memory, position = self.done[place.src[0]], self.position(place.src[1], 0)
-            found = UOp(Ops.INDEX, place.dtype, (memory, position, any_lane(condition)))
+            some = in_halves(Ops.OR, condition)
+            found = UOp(Ops.INDEX, place.dtype, (memory, position, some))
             whole = UOp(Ops.LOAD, node.dtype, (found, *rest)).broadcast(self.width)
             return condition.where(whole, UOp.const(whole.dtype, 0))
         places = self.places(place, stride)
@@ -210,14 +206,14 @@ class _Vectoriser:
         return [(n, one.replace(src=one.src[:2])) for n, one in places if one.src[2].arg]
 
 
-def any_lane(condition: UOp) -> UOp:
-    """Whether a bool vector holds in any lane."""
-    width = condition.dtype.count
+def in_halves(op: Ops, whole: UOp) -> UOp:
+    """The lanes of a vector combined, halves with halves."""
+    width = whole.dtype.count
     while width > 1:
         half = width // 2
-        condition = condition.gep(*range(half)) | condition.gep(*range(half, width))
+        whole = whole.gep(*range(half)).alu(op, whole.gep(*range(half, width)))
         width = half
-    return condition
+    return whole
 
 
 def vectorise(root: UOp, lane: UOp, width: int) -> UOp:

@@ -3,13 +3,13 @@
 before  out[i, j] = where(i < n, x[i, j], y[i - n, j])
 after   out[i, j] = x[i, j];  out[i + n, j] = y[i, j]
 
-Rows of a concatenation, of a stack, of a border: no element asks which it is, only what is stored
-is computed, and axes merge that conditions kept apart. Along the last axis `nest.py` cuts loops.
+Rows of a concatenation, of a stack: no element asks which it is, only what is stored is computed,
+and axes merge that conditions kept apart. Beside one part that reads others are borders, which
+cost less than a kernel. Along the last axis `nest.py` cuts loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -37,15 +37,13 @@ def in_pieces(ast: UOp, target: Target) -> tuple[Piece, ...]:
         ends = [0, *boundaries(kernel.ast, one), size_of(one) or 0]
         if 1 < len(ends) - 1 <= MOST_PARTS:
             parts = [part_of(kernel.ast, one, start, end) for start, end in pairwise(ends)]
-            if len(parts) < (size_of(one) or 0) or not share_reads(parts):
+            loads = [{n for n in part.toposort() if n.op is Ops.LOAD} for part in parts]
+            shared = sum(map(len, loads)) > len(set().union(*loads))
+            # parts of a stack that read the same are computed from what is read once, side by side
+            apart = len(parts) < (size_of(one) or 0) or not shared
+            if apart and sum(map(bool, loads)) > 1:
                 return tuple(own_parameters(part) for part in parts)
     return ()
-
-
-def share_reads(parts: Sequence[UOp]) -> bool:
-    """Whether parts read the same: all are then computed from what is read once, side by side."""
-    read = [{n for n in part.toposort() if n.op is Ops.LOAD} for part in parts]
-    return sum(map(len, read)) > len(set().union(*read))
 
 
 def is_plain(ast: UOp) -> bool:
