@@ -60,6 +60,7 @@ bench-quick: .venv/bench.stamp
 conformance: .venv/conformance.stamp
 	$(VENV_PYTHON) -m conformance $(ARGS)
 	$(VENV_PYTHON) -m conformance.modules
+	$(VENV_PYTHON) -m conformance.refusals
 	$(VENV_PYTHON) -m conformance.suites
 	$(VENV_PYTHON) -m conformance.standard
 	$(VENV_PYTHON) -m conformance.differences

@@ -5,6 +5,7 @@
     python -m conformance --only add conv    operators whose names begin so
     python -m conformance --dtype float16    samples of another format
     python -m conformance --second           gradients of gradients, too
+    python -m conformance --reference        its larger set of samples, values alone
 
 Writes the part of its format in conformance/results.md (after a whole run) and prints what failed.
 Needs torch and expecttest.
@@ -27,7 +28,7 @@ def main() -> int:
         print(f"conformance needs {' and '.join(absent)}: nothing was compared")
         return 0
     from conformance.report import with_part, written
-    from conformance.sweep import SECOND, host_calls, sweep
+    from conformance.sweep import REFERENCE, SECOND, host_calls, sweep
 
     parser = argparse.ArgumentParser(prog="python -m conformance")
     parser.add_argument("--all", action="store_true", help="every sample of each operator")
@@ -36,12 +37,14 @@ def main() -> int:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--seconds", type=int, default=60, help="time for one operator")
     parser.add_argument("--second", action="store_true", help="compare gradients of gradients")
+    parser.add_argument("--reference", action="store_true", help="the larger set of samples")
     parser.add_argument("--out", default="", help="where to write the results")
     chosen = parser.parse_args()
     count = None if chosen.all else chosen.samples
     SECOND.extend([True] * chosen.second)
+    REFERENCE.extend([True] * chosen.reference)
     families = sweep(chosen.dtype, count, tuple(chosen.only), chosen.seconds)
-    default = "" if chosen.only else str(Path(__file__).parent / "results.md")
+    default = "" if chosen.only or chosen.reference else str(Path(__file__).parent / "results.md")
     text = written(families, chosen.dtype, count, host_calls)
     if path := chosen.out or default:
         page = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""

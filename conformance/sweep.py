@@ -57,6 +57,7 @@ class Differs(Exception):
 
 
 SECOND: list[bool] = []  # not empty: gradients of gradients are compared, too
+REFERENCE: list[bool] = []  # not empty: PyTorch's larger set of samples, without gradients
 
 # Names of families, and what they computed on the host.
 host_calls: dict[str, set[str]] = {}
@@ -112,7 +113,9 @@ def verdict(
             with limited(seconds):
                 has_slope = dtype.is_floating_point or dtype.is_complex
                 differentiable = operator.supports_autograd and has_slope
-                drawn = list(operator.sample_inputs("cpu", dtype, requires_grad=differentiable))
+                differentiable = differentiable and not REFERENCE
+                draw = operator.reference_inputs if REFERENCE else operator.sample_inputs
+                drawn = list(draw("cpu", dtype, requires_grad=differentiable))
                 drawn = [one for one in drawn if not is_random(operator.name, one)]
                 for sample in few(drawn, samples):
                     agree(operator, sample, differentiable)
