@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import ShapeError
 from torpor.ir.ops import Ops
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.division import floor_like
 from torpor.tensor.handle import Handle, float_dtype, floats, make, unary, weak_constant, with_rule
 from torpor.tensor.operands import clamped, need, sloped
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import an_axis, whole_number, within
+from torpor.tensor.spelling import among, an_axis, whole_number, within
 from torpor.tensor.wide import wide_dtype, widely
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 # Klambauer et al., "Self-Normalizing Neural Networks" (2017), equation 14.
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
@@ -287,14 +285,13 @@ class Functions(Handle):
 
         Hendrycks and Gimpel, 2016, arXiv:1606.08415, section 2.
         """
+        among("gelu's approximate", approximate, "none", "tanh")
         x, dtype = _wide(self), float_dtype(self.dtype)
         if approximate == "tanh":
             bend = (x + 0.044715 * x * x * x) * math.sqrt(2 / math.pi)
             turn = bend.tanh()
             steep = (0.134145 * x * x + 1) * math.sqrt(0.5 / math.pi)
             return _gated(x, 0.5 * (turn + 1), (1 - turn * turn) * steep).cast(dtype)
-        if approximate != "none":
-            raise ValueRangeError(f"gelu's approximate is 'none' or 'tanh', not {approximate!r}")
         density = (-0.5 * x * x).exp() * math.sqrt(0.5 / math.pi)
         return _gated(x, 0.5 * ((x * math.sqrt(0.5)).erf() + 1), density).cast(dtype)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import (
     Handle,
     as_scalar,
@@ -25,10 +26,6 @@ from torpor.tensor.handle import (
     with_rule,
 )
 from torpor.tensor.mode import default_float
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
-
 
 CONDITIONS: Final = (dtypes.bool, dtypes.uint8)
 

@@ -236,14 +236,6 @@ class Pair(Tensor):
             return self
         return paired(self._re.cast(kind.part), self._im.cast(kind.part))
 
-    def is_complex(self) -> bool:
-        """True."""
-        return True
-
-    def is_signed(self) -> bool:
-        """True: both parts are."""
-        return True
-
     def isreal(self) -> Tensor:
         """Whether the imaginary part is 0."""
         return self._im.eq(0)
@@ -253,23 +245,6 @@ class Pair(Tensor):
         return paired(self._re.clone(), -self._im)
 
     conj_physical = conj
-
-    def resolve_conj(self) -> Tensor:
-        """Itself."""
-        return self
-
-    resolve_neg = positive = __pos__ = resolve_conj
-
-    def adjoint(self) -> Tensor:
-        """The conjugate transposes of a stack of matrices."""
-        return self.mT.conj()
-
-    mH = property(adjoint)
-
-    @property
-    def H(self) -> Tensor:
-        """The conjugate transpose of a matrix."""
-        return self.T.conj()
 
     # --- in place ---------------------------------------------------------------------------------
     def copy_(self, source: Any) -> Tensor:
