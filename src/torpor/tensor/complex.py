@@ -101,14 +101,6 @@ class Complex(Pair):
     __truediv__, __rtruediv__ = _meeting(Ops.FDIV), _meeting(Ops.FDIV, True)
     __rpow__ = _meeting(Ops.POW, True)
 
-    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        """self / other; complex numbers have no whole quotient (`DTypeError`)."""
-        if rounding_mode is not None:
-            raise located(DTypeError("complex numbers have no whole quotient"), (self,))
-        return self / other
-
-    divide = div
-
     def __pow__(self, other: Any) -> Tensor:
         """z^w; whole numbers up to 64 by products."""
         number = complex(other) if isinstance(other, NUMBERS) else math.nan

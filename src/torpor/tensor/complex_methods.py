@@ -69,7 +69,7 @@ MADE_OF_OTHERS: Final = tuple(
     fill_diagonal_ full_like _like unique unique_consecutive
     empty_like rand_like randn_like type_as ger type as_strided_copy as_strided_scatter
     __pos__ resolve_conj resolve_neg adjoint mH H is_complex is_signed isnan isclose any all
-    nonzero vdot vecdot __matmul__ __rmatmul__
+    nonzero vdot vecdot __matmul__ __rmatmul__ __array__ zero_ div diff
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # What has no operand, or takes several in a list.
@@ -226,13 +226,6 @@ def _as_strided(self: Any, size: Any, stride: Any, storage_offset: int | None = 
     return paired(x.as_strided(size, steps, start * each), y.as_strided(size, steps, second))
 
 
-def _diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """As of real tensors; what is put before and behind may be real or complex."""
-    ends = [(None, None) if end is None else parts_of(end) for end in (prepend, append)]
-    return paired(*(part.diff(n, dim, before, behind) for part, before, behind in zip(
-        parts_of(self), *ends, strict=True)))  # fmt: skip
-
-
 def _scatter(self: Any, dim: int, index: Any, src: Any, reduce: str | None = None) -> Any:
     """As of real tensors; products of complex numbers are not there."""
     if reduce == "multiply":
@@ -255,7 +248,7 @@ def complete() -> None:
     table |= {name: _with_value(name, value) for name, value in VALUES.items()}
     table |= {name: _convolution(name) for name in CONVOLUTIONS}
     table.update(
-        bitcast=_bitcast, diff=_diff, scatter=_scatter, index_add=_index_add,
+        bitcast=_bitcast, scatter=_scatter, index_add=_index_add,
         as_strided=_as_strided, stride=_stride, is_contiguous=_is_contiguous,
         storage_offset=_storage_offset,
     )  # fmt: skip

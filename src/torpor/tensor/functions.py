@@ -145,7 +145,7 @@ class Functions(Handle):
         x = _wide(self)
         size = x.abs()
         made = _half_exp(size) + (-size).exp() * 0.5
-        return _sloped(made, x, x.sinh()).cast(float_dtype(self.dtype))
+        return sloped(made, (x, x.sinh())).cast(float_dtype(self.dtype))
 
     erf = _op(
         Ops.ERF, "Error function, 2 / sqrt(pi) times the integral of exp(-t²) from 0 to x: 2 ulp."
@@ -255,9 +255,8 @@ class Functions(Handle):
         x = floats(self)
         negative = x.detach() < 0
         decayed = negative.where(x, -x).exp()
-        return _sloped(
-            negative.where(decayed, 1.0) / (decayed + 1), x, decayed / (decayed + 1) ** 2
-        )
+        made = negative.where(decayed, 1.0) / (decayed + 1)
+        return sloped(made, (x, decayed / (decayed + 1) ** 2))
 
     @widely
     def logsigmoid(self) -> Tensor:
@@ -394,15 +393,10 @@ class Functions(Handle):
 
 
 def _gated(operand: Any, gate: Any, slope: Any) -> Tensor:
-    """x g(x), of g and its slope."""
-    return _sloped(operand * gate, operand, gate + operand * slope)
-
-
-def _sloped(value: Any, operand: Any, slope: Any) -> Tensor:
-    """The value with its slope: a gradient is multiplied once, so that of an infinite one is
+    """x g(x), of g and its slope: a gradient is multiplied once, so that of an infinite one is
     infinite, not the difference of two.
     """
-    return value if value.is_pair else sloped(value, (operand, slope))
+    return sloped(operand * gate, (operand, gate + operand * slope))
 
 
 def _elu(operand: Any, alpha: Any, inner: Any, slope: Any) -> Tensor:

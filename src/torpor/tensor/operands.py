@@ -128,8 +128,11 @@ def choose(condition: Any, yes: Any, no: Any) -> Tensor:
 
 def sloped(value: Any, *pairs: tuple[Any, Any], flat: Sequence[Any] = ()) -> Tensor:
     """The value, with the gradient s dx + … of pairs (x, s), which are broadcast: each slope is a
-    tensor with a gradient of its own. It does not depend on what is `flat`.
+    tensor with a gradient of its own. It does not depend on what is `flat`. A complex value keeps
+    the gradient of what made it.
     """
+    if value.is_pair:
+        return value
     shape = value.shape
     sides = [one.cast(value.dtype) for pair in pairs for one in pair]
     sides = [one if one.shape == shape else one.expand(*shape) for one in sides]

@@ -186,10 +186,6 @@ class Pair(Tensor):
         made.real, made.imag = value_of(self._re), value_of(self._im)
         return made
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        made = self.numpy()
-        return made if dtype is None else made.astype(dtype)
-
     def __dlpack__(self, **options: Any) -> Any:
         return self.numpy().__dlpack__(**options)
 
@@ -276,10 +272,6 @@ class Pair(Tensor):
     def fill_(self, value: Any) -> Tensor:
         """Every element becomes `value`; itself."""
         return self.copy_(value)
-
-    def zero_(self) -> Tensor:
-        """Every element becomes 0; itself."""
-        return self.copy_(0)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """`x[key] = value`, as of real tensors."""

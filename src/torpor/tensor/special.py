@@ -122,7 +122,7 @@ class Special(Handle):
         near = square * -(math.pi**2 / 6) + 1  # what its slopes at 0 are those of
         made, x = zero.where(near, angle.sin() / angle), floats(self)
         slope = zero.where(x * -(math.pi**2 / 3), (angle.cos() - made) / angle * math.pi)
-        return made if made.is_pair else sloped(made, (x, slope))
+        return sloped(made, (x, slope))
 
     # --- hyperbolic functions' inverses -----------------------------------------------------------
     @widely
