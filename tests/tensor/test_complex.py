@@ -432,3 +432,11 @@ def test_sums_and_products_of_real_numbers_in_a_complex_format(given):
             made = getattr(x, name)(dim=0, dtype=dtype)
             assert made.dtype.name == dtype and made.tolist() == expected.tolist()
     assert x.sum(dtype="complex64").item() == array.sum()
+
+
+@pytest.mark.parametrize("name", ["log", "log2", "log10"])
+def test_logarithms_of_very_large_numbers_have_all_their_digits(name):
+    z = np.array([1.7e308 - 1.0j, 2e307j, -1e200 + 1e200j])
+    made, expected = getattr(Tensor(z), name)().numpy(), getattr(np, name)(z)
+    np.testing.assert_allclose(made.real, expected.real, rtol=1e-14)
+    np.testing.assert_allclose(made.imag, expected.imag, rtol=1e-14)
