@@ -35,7 +35,7 @@ PROGRAMS = {
     "torpor.randint(3)": "(high, size) or (low, high, size)",
     # not the number, the name or the format
     'linalg.eigh(x, UPLO="X")': "UPLO is 'L' or 'U', not 'X'",
-    'linalg.lstsq(x, x, driver="no")': "one of gelsy, gels, gelsd, gelss, not 'no'",
+    'linalg.lstsq(x, x, driver="no")': "driver is 'gelsy', 'gels', 'gelsd' or 'gelss', not 'no'",
     'linalg.matrix_norm(x, "no")': "not 'no'",
     "linalg.matrix_power(x, 1.5)": "whole number, got 1.5",
     "torpor.polygamma(1.5, x)": "whole number, got 1.5",

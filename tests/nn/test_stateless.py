@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor, nn
 
 X = np.linspace(-3, 3, 25)
@@ -126,3 +127,19 @@ def test_losses_that_programs_write_have_pytorchs_bases():
     assert Absolute(size_average=False).reduction == "sum"
     assert isinstance(nn.SyncBatchNorm(1), nn.modules.batchnorm._BatchNorm)
     assert not isinstance(nn.InstanceNorm1d(1), nn.modules.batchnorm._BatchNorm)
+
+
+@pytest.mark.parametrize("name", ["MaxPool2d", "AvgPool2d", "LPPool2d"])
+def test_a_window_set_later_keeps_the_stride_as_in_pytorch(name):
+    def run(library, tensor):
+        norm = [2] if name == "LPPool2d" else []
+        pool = getattr(library.nn, name)(*norm, 2)
+        pool.kernel_size = 3
+        return pool.stride, pool(tensor(X[:25].reshape(1, 1, 5, 5))).tolist()
+
+    stride, found = run(torpor, Tensor)
+    assert (stride, len(found[0][0])) == ((None, 1) if name == "LPPool2d" else (2, 2))
+    torch = pytest.importorskip("torch")
+    expected = run(torch, torch.tensor)
+    assert expected[0] == stride
+    np.testing.assert_allclose(found, expected[1], rtol=1e-6)

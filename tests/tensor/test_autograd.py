@@ -323,3 +323,15 @@ def test_a_kept_gradient_is_added_to_in_place_as_that_of_a_leaf():
     (y * 3).sum().backward()
     assert y.grad is held
     assert held.tolist() == [7.0, 11.0]
+
+
+def test_hooks_of_tensors_end_with_a_block():
+    def run(library):
+        x = library.tensor([1.0, 2.0], requires_grad=True)
+        with x.register_hook(lambda gradient: gradient * 10):
+            (x * x).sum().backward()
+        (x * x).sum().backward()
+        return x.grad.tolist()
+
+    assert run(torpor) == [22.0, 44.0]
+    assert run(pytest.importorskip("torch")) == [22.0, 44.0]

@@ -444,3 +444,11 @@ def test_complex_functions_are_exact_beside_their_poles_and_where_they_vanish():
     np.testing.assert_allclose(Tensor(z).sigmoid().numpy(), expected, rtol=2e-6)
     nothing = Tensor(np.array([complex(-math.inf, math.inf), complex(-math.inf, math.nan)]))
     assert nothing.exp().tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["log", "log2", "log10"])
+def test_logarithms_of_very_large_numbers_have_all_their_digits(name):
+    z = np.array([1.7e308 - 1.0j, 2e307j, -1e200 + 1e200j])
+    made, expected = getattr(Tensor(z), name)().numpy(), getattr(np, name)(z)
+    np.testing.assert_allclose(made.real, expected.real, rtol=1e-14)
+    np.testing.assert_allclose(made.imag, expected.imag, rtol=1e-14)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from torpor.autograd import functional
 
+import torpor
 from torpor import Tensor
 from torpor.base.errors import GradientError
 
@@ -72,3 +73,37 @@ def test_strict_refuses_what_depends_on_nothing():
             run()
     assert functional.jacobian(Tensor.square, x, strict=True).tolist() == [[2.0, 0.0], [0.0, 4.0]]
     assert functional.hessian(lambda x: (x**3).sum(), x, strict=True).diagonal().tolist() == [6, 12]
+
+
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+def test_strict_refuses_what_has_no_gradient(strategy):
+    def run(library, tensor, function, input):
+        place = library.autograd.functional
+        try:
+            found = place.jacobian(function, tensor(input), strict=True, strategy=strategy)
+        except (GradientError, RuntimeError):
+            return "refused"
+        return found.tolist()
+
+    cases = [lambda x: (x > 0) * 1.0, lambda x: x.detach() * 2, lambda x: x > 0,
+             lambda x: x * 0, lambda x: x * x.detach(), lambda x: x.square()]  # fmt: skip
+    found = [run(torpor, Tensor, one, [1.0, 2.0]) for one in cases]
+    zero, once, twice = [[0.0, 0.0]] * 2, [[1.0, 0.0], [0.0, 2.0]], [[2.0, 0.0], [0.0, 4.0]]
+    assert found == ["refused"] * 3 + [zero, once, twice]
+    if strategy == "reverse-mode":  # PyTorch's forward mode knows no strict
+        torch = pytest.importorskip("torch")
+        assert found == [run(torch, torch.tensor, one, [1.0, 2.0]) for one in cases]
+
+
+def test_strict_refuses_slopes_that_have_no_gradient():
+    def run(library, tensor, function):
+        try:
+            return library.autograd.functional.hessian(function, tensor([1.0, 2.0]), strict=True)
+        except (GradientError, RuntimeError):
+            return None
+
+    cases = [lambda x: (x * x.detach()).sum(), lambda x: ((x > 0) * x).sum()]
+    assert [run(torpor, Tensor, one) for one in cases] == [None, None]
+    assert run(torpor, Tensor, lambda x: (x * x).sum()).tolist() == [[2.0, 0.0], [0.0, 2.0]]
+    torch = pytest.importorskip("torch")
+    assert [run(torch, torch.tensor, one) for one in cases] == [None, None]

@@ -145,7 +145,7 @@ def test_errors_are_raised_at_the_call():
     x = Tensor([1.0, 2.0])
     with pytest.raises(DTypeError, match="rfft is for real numbers"):
         torpor.fft.rfft(x + 1j)
-    with pytest.raises(ValueRangeError, match="norm is one of"):
+    with pytest.raises(ValueRangeError, match="norm is"):
         torpor.fft.fft(x, norm="half")
     with pytest.raises(ShapeError):
         torpor.fft.fft(x, 0)

@@ -251,7 +251,7 @@ def test_draws_in_jacfwd():
     torpor.manual_seed(3)
     found = torpor.jacfwd(lambda x: x * torpor.rand(2), randomness="same")(x)
     assert found.tolist() == [[drawn[0].item(), 0], [0, drawn[1].item()]]
-    with pytest.raises(ValueRangeError, match="jacfwd: randomness is one of"):
+    with pytest.raises(ValueRangeError, match="jacfwd's randomness is"):
         torpor.jacfwd(Tensor.square, randomness="none")
 
 
@@ -283,7 +283,7 @@ def test_draws_of_examples_are_different_the_same_or_an_error() -> None:
     with pytest.raises(ValueRangeError, match="random numbers are drawn"):
         torpor.vmap(draw, randomness="error")(rows)
     close(torpor.vmap(torpor.sin, randomness="error")(Tensor(ROWS)), np.sin(ROWS))
-    with pytest.raises(ValueRangeError, match="randomness is one of"):
+    with pytest.raises(ValueRangeError, match="randomness is"):
         torpor.vmap(draw, randomness="some")
 
 

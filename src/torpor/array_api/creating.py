@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.errors import ShapeError
 from torpor.base.missing import own_functions
-from torpor.tensor import Tensor
+from torpor.tensor import Tensor, memory
 
 Shape = int | Sequence[int]
 
@@ -21,15 +21,7 @@ def asarray(
     """A tensor of numbers, nested lists, an array or a tensor; a tensor that fits is itself unless
     `copy` is True, and a copy that is needed where it is False is a `DTypeError`.
     """
-    if isinstance(obj, Tensor):
-        made = obj if device is None else obj.to(device)
-        made = made if dtype is None else made.cast(dtype)
-        if made is not obj and copy is False:
-            raise DTypeError("asarray with copy=False cannot change the format or the device")
-        return obj.clone() if made is obj and copy else made
-    if copy is False:
-        return from_dlpack(obj)
-    return Tensor(obj, dtype=dtype, device=device)
+    return memory.asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:

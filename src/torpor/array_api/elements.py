@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from torpor.tensor import Tensor
 from torpor.tensor.creation import as_tensor
+from torpor.tensor.formats import imag, real
 from torpor.tensor.operands import choose, promoted
 
 _UNARY: Final = """
@@ -49,16 +50,6 @@ def round(x: Any, /) -> Tensor:
     """To the nearest whole number, the even one of two; of complex numbers both parts."""
     made: Tensor = x.by_parts(Tensor.round) if x.is_pair else x.round()
     return made
-
-
-def real(x: Tensor, /) -> Tensor:
-    """The real parts."""
-    return x.real
-
-
-def imag(x: Tensor, /) -> Tensor:
-    """The imaginary parts of complex numbers."""
-    return x.imag
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:

@@ -8,7 +8,10 @@ from typing import Any
 from torpor.base.errors import ShapeError
 from torpor.base.missing import own_functions
 from torpor.tensor import Tensor
+from torpor.tensor.namespace import function_of
 from torpor.tensor.spelling import one_axis, some_axes
+
+matmul, moveaxis = function_of("matmul"), function_of("moveaxis")
 
 
 def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
@@ -43,21 +46,11 @@ def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
     return x.flip(*some_axes(axis, x.ndim))
 
 
-def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The matrix product."""
-    return x1 @ x2
-
-
 def matrix_transpose(x: Tensor, /) -> Tensor:
     """The transposes of a stack of matrices."""
     if x.ndim < 2:
         raise ShapeError("matrix_transpose needs at least 2 axes")
     return x.mT
-
-
-def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
-    """Axes put at other places."""
-    return x.movedim(source, destination)
 
 
 def permute_dims(x: Tensor, /, axes: Sequence[int]) -> Tensor:
@@ -127,4 +120,4 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     return x1.vecdot(x2, axis)
 
 
-__all__ = own_functions(globals())
+__all__ = [*own_functions(globals()), "matmul", "moveaxis"]

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import ShapeError
 from torpor.base.missing import own_functions
 from torpor.tensor import Tensor
 from torpor.tensor.creation import as_tensor
-
-
-class All(NamedTuple):
-    """What `unique_all` gives."""
-
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
-
-
-class Counts(NamedTuple):
-    """What `unique_counts` gives."""
-
-    values: Any
-    counts: Any
-
-
-class Inverse(NamedTuple):
-    """What `unique_inverse` gives."""
-
-    values: Any
-    inverse_indices: Any
+from torpor.tensor.results import All, Counts, Inverse
 
 
 def _none(axis: Any) -> bool:

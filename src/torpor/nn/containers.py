@@ -22,7 +22,9 @@ class _Container(Module):
     _inside: dict[str, Any]
 
     def _kept(self, value: Any) -> Any:
-        return _module(value)
+        if value is not None and not callable(value):
+            raise DTypeError(f"a module or a function is expected, not {value!r}")
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
         inside = attributes(self).get("_inside", {})
@@ -159,13 +161,18 @@ class DataParallel(Module):
         return self.module(*inputs, **options)
 
 
-class ParameterList(_List):
-    """A list of parameters: tensors in it are made to require a gradient."""
+class _Trained(_Container):
+    """Whose tensors are made parameters."""
 
     _kind = ()
 
     def _kept(self, value: Any) -> Any:
-        return _trained(value)
+        is_plain = isinstance(value, Tensor) and value.dtype.is_float
+        return parameter(value) if is_plain and not isinstance(value, Parameter) else value
+
+
+class ParameterList(_Trained, _List):
+    """A list of parameters: tensors in it are made to require a gradient."""
 
 
 class _Dict(_Container):
@@ -224,16 +231,11 @@ class ModuleDict(_Dict):
         super().__init__(modules)
 
 
-class ParameterDict(_Dict):
+class ParameterDict(_Trained, _Dict):
     """A dict of parameters: tensors in it are made to require a gradient."""
-
-    _kind = ()
 
     def __init__(self, parameters: Any = None):
         super().__init__(parameters)
-
-    def _kept(self, value: Any) -> Any:
-        return _trained(value)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The parameter of this name, else the default."""
@@ -252,17 +254,6 @@ class ParameterDict(_Dict):
     def copy(self) -> ParameterDict:
         """A dict of the same parameters."""
         return ParameterDict(self._inside)
-
-
-def _module(value: Any) -> Any:
-    if value is not None and not callable(value):
-        raise DTypeError(f"a module or a function is expected, not {value!r}")
-    return value
-
-
-def _trained(value: Any) -> Any:
-    is_plain = isinstance(value, Tensor) and value.dtype.is_float
-    return parameter(value) if is_plain and not isinstance(value, Parameter) else value
 
 
 __all__ = [

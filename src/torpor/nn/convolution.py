@@ -11,7 +11,7 @@ from torpor.nn import init
 from torpor.nn.layer import Renewable, divide
 from torpor.tensor import Tensor
 from torpor.tensor.convolution import paddings
-from torpor.tensor.spelling import pair
+from torpor.tensor.spelling import among, pair
 
 Sizes = int | Sequence[int]
 PADDINGS: Final = {
@@ -57,8 +57,7 @@ class _Direct(_Convolution):
         bias: bool = True,
         padding_mode: str = "zeros",
     ):
-        if padding_mode not in PADDINGS:
-            raise ValueRangeError(f"padding_mode is one of {[*PADDINGS]}, not {padding_mode!r}")
+        among("padding_mode", padding_mode, *PADDINGS)
         self.padding_mode = padding_mode
         self.padding = padding if isinstance(padding, str) else pair(padding, self.axes)
         channels = in_channels, out_channels

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import ShapeError
 from torpor.base.missing import names_of
 from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.nn.multi_head import multi_head_attention_forward as multi_head_attention_forward
@@ -28,7 +28,7 @@ from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose, sized
 from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import selected
-from torpor.tensor.spelling import pair, spell, within
+from torpor.tensor.spelling import among, pair, spell, within
 from torpor.tensor.wide import wide_dtype, widely
 from torpor.tensor.write import update
 
@@ -128,7 +128,10 @@ def embedding(
     if weight.ndim != 2:
         raise ShapeError(f"embedding needs weights (rows, width), not {weight.shape}")
     if max_norm is not None:
-        _shorten(weight, x, max_norm, norm_type)
+        with no_grad():
+            length: Any = weight.norm(norm_type, 1, True)
+            long = (_often(x, weight) > 0).unsqueeze(1) & (length > max_norm)
+            weight.assign(long.where(weight * (max_norm / (length + 1e-7)), weight))
     rows = _rows_named(x, weight)
     if scale_grad_by_freq:
         often = _often(x, weight).gather(0, x.reshape(-1).long()).reshape(*x.shape, 1)
@@ -153,14 +156,6 @@ def _often(x: Tensor, weight: Tensor) -> Tensor:
     )
 
 
-def _shorten(weight: Tensor, x: Tensor, most: float, kind: float) -> None:
-    """Let rows that are named be no longer than `most`."""
-    with no_grad():
-        length: Any = weight.norm(kind, 1, True)
-        long = (_often(x, weight) > 0).unsqueeze(1) & (length > most)
-        weight.assign(long.where(weight * (most / (length + 1e-7)), weight))
-
-
 def embedding_bag(
     x: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
@@ -171,8 +166,7 @@ def embedding_bag(
     count], or x[count] in bags that begin at the offsets[bag]; with `include_last_offset` the last
     one ends them. Rows `padding_idx` do not count; the other arguments are those of `embedding`.
     """
-    if mode not in ("sum", "mean", "max"):
-        raise ValueRangeError(f"embedding_bag's mode is 'sum', 'mean' or 'max', not {mode!r}")
+    among("embedding_bag's mode", mode, "sum", "mean", "max")
     x = beside(x, weight)
     flat, place = x.reshape(-1), Tensor.arange(x.numel(), device=weight.device)
     if x.ndim == 2:

@@ -28,16 +28,14 @@ def codes(data: Tensor, bits: int, groups: int = 1) -> Tensor:
     """
     shifts = Tensor.arange(0, 8, bits, dtype=dtypes.uint8, device=data.device).unsqueeze(-1)
     apart = data.reshape(data.shape[0], groups, 1, -1) >> shifts
-    made: Tensor = (apart & (2**bits - 1)).reshape(data.shape[0], -1)
-    return made
+    return (apart & (2**bits - 1)).reshape(data.shape[0], -1)
 
 
 def scaled(numbers: Tensor, d: Tensor, m: Tensor | None = None) -> Tensor:
     """numbers * d + m, where d and m have a number for each run of neighbours."""
     runs = numbers.cast(dtypes.float32).reshape(*d.shape, -1) * d.cast(dtypes.float32).unsqueeze(-1)
     sums = runs if m is None else runs + m.cast(dtypes.float32).unsqueeze(-1)
-    made: Tensor = sums.reshape(numbers.shape[0], -1)
-    return made
+    return sums.reshape(numbers.shape[0], -1)
 
 
 def less(numbers: Tensor, middle: int) -> Tensor:
@@ -87,8 +85,7 @@ def trits(data: Tensor, count: int) -> Tensor:
     """Digits to base 3 of bytes that are fractions of 256: multiplied by 3, they carry a digit."""
     powers = Tensor([[3**n] for n in range(count)], dtype=dtypes.uint8, device=data.device)
     rest = (data.unsqueeze(1) * powers).cast(dtypes.uint16)
-    made: Tensor = (rest * 3 >> 8).reshape(data.shape[0], -1)
-    return made
+    return (rest * 3 >> 8).reshape(data.shape[0], -1)
 
 
 UNEVEN: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)

@@ -9,32 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.base.attributes import attribute
 from torpor.tensor import Tensor
-from torpor.tensor.custom import between
+from torpor.tensor.custom import Removable, between
 from torpor.tensor.tree import flat_tree, map_tree
 
 if TYPE_CHECKING:
     from torpor.nn.module import Module
 
 Hook = Callable[..., Any]
-
-
-class Removable:
-    """What registering a hook gives: `.remove()` takes it back, also at the end of a `with`."""
-
-    __slots__ = ("_hooks", "_entry")
-
-    def __init__(self, hooks: list[Any], entry: Any):
-        self._hooks, self._entry = hooks, entry
-
-    def remove(self) -> None:
-        """Take the hook back."""
-        self._hooks[:] = [entry for entry in self._hooks if entry is not self._entry]
-
-    def __enter__(self) -> Removable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
 
 
 class Hooks:
@@ -45,22 +26,15 @@ class Hooks:
     __slots__ = ("before", "after", "down", "up", "saving", "saved", "loading", "loaded")
 
     def __init__(self) -> None:
-        self.before: list[Any] = []
-        self.after: list[Any] = []
-        self.down: list[Any] = []
-        self.up: list[Any] = []
-        self.saving: list[Any] = []
-        self.saved: list[Any] = []
-        self.loading: list[Any] = []
-        self.loaded: list[Any] = []
+        for when in self.__slots__:
+            setattr(self, when, [])
 
     def add(
         self, when: str, hook: Hook, first: bool, keywords: bool = False, always: bool = False
     ) -> Removable:
         """One hook more."""
-        hooks, entry = attribute(self, when), (hook, keywords, always)
-        hooks.insert(0 if first else len(hooks), entry)
-        return Removable(hooks, entry)
+        entry = hook, keywords, always
+        return Removable(attribute(self, when), entry, 0 if first else None)
 
 
 def called(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

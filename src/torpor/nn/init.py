@@ -11,7 +11,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import Generator, Tensor, no_grad
 from torpor.tensor.host import known_shape
-from torpor.tensor.spelling import whole_number, within
+from torpor.tensor.spelling import among, whole_number, within
 
 __all__: Final = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_",
@@ -149,8 +149,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
 
 def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
     """How many inputs or outputs are summed over."""
-    if mode not in ("fan_in", "fan_out"):
-        raise ValueRangeError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
+    among("mode", mode, "fan_in", "fan_out")
     return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 

@@ -57,7 +57,8 @@ def _placed(make: Callable[..., None]) -> Callable[..., None]:
                 _become_complex(layer, twin)
         if isinstance(layer, Renewable):
             kind, *_ = kinds = [one for one in type(layer).__mro__ if is_own(one)]
-            if next(filter(None, map(_maker, kinds))) is made:  # and none that another calls
+            makers = [vars(one)["__init__"] for one in kinds if "__init__" in vars(one)]
+            if makers[0] is made:  # and none that another calls
                 # without weights that were given, as `_weight`
                 kept = {name: one for name, one in options.items() if not name.startswith("_")}
                 layer._again = functools.partial(kind, *given, dtype=dtype, **kept)
@@ -84,10 +85,6 @@ def _become_complex(layer: Layer, twin: Layer) -> None:
                 drawn = other.get_parameter(name).detach()
                 imaginary = drawn * real.ne(drawn).any()
                 setattr(one, name, parameter(real.detach().complex(imaginary)))
-
-
-def _maker(kind: type) -> Any:
-    return vars(kind).get("__init__")
 
 
 def divide(what: str, parts: int, whole: int) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import ShapeError
 from torpor.base.missing import own_functions
 from torpor.ir.records import Requirement
 from torpor.tensor import Tensor, einsum
@@ -26,7 +26,7 @@ from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose, sized
 from torpor.tensor.reduce import root
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import spell, within
+from torpor.tensor.spelling import among, spell, within
 from torpor.tensor.wide import widely
 
 NEVER: Final = -1e30  # the logarithm of a probability of 0 whose differences are numbers
@@ -262,8 +262,7 @@ def ctc_loss(
         whole, flat = log_probs.unsqueeze(1), targets.reshape(-1)
         first, second = (Tensor(one).reshape(1) for one in (input_lengths, target_lengths))
         return ctc_loss(whole, flat, first, second, blank, reduction, zero_infinity).reshape(())
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueRangeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+    among("reduction", reduction, "mean", "sum", "none")
     steps, batch, classes = known_shape(log_probs.shape)
     within("ctc_loss's blank", blank, 0, classes - 1)
     labels, last, wanted = _ctc_labels(log_probs, targets, input_lengths, target_lengths, blank)

@@ -14,6 +14,7 @@ from torpor.nn import hooks, module_state, registries, state
 from torpor.nn.trained import Parameter
 from torpor.tensor import Tensor
 from torpor.tensor.absent import Absent
+from torpor.tensor.custom import Removable
 from torpor.tensor.gradients import clear_gradients, forget_gradients
 from torpor.tensor.layout import cuda_device
 from torpor.tensor.shard import become
@@ -353,7 +354,7 @@ class Module:
     # --- hooks ------------------------------------------------------------------------------------
     def register_forward_pre_hook(
         self, hook: hooks.Hook, *, prepend: bool = False, with_kwargs: bool = False
-    ) -> hooks.Removable:
+    ) -> Removable:
         """Call `hook(module, args)` before `forward`; what it gives, unless None, are the args. A
         hook `with_kwargs` gets those too, and gives both. `.remove()` of the result takes it back.
         """
@@ -362,39 +363,35 @@ class Module:
     def register_forward_hook(
         self, hook: hooks.Hook, *, prepend: bool = False, with_kwargs: bool = False,
         always_call: bool = False,
-    ) -> hooks.Removable:  # fmt: skip
+    ) -> Removable:  # fmt: skip
         """Call `hook(module, args, output)` after `forward`; what it gives, unless None, is the
         output. A hook `with_kwargs` gets those before the output.
         """
         return hooks.of(self).add("after", hook, prepend, with_kwargs, always_call)
 
-    def register_full_backward_pre_hook(
-        self, hook: hooks.Hook, prepend: bool = False
-    ) -> hooks.Removable:
+    def register_full_backward_pre_hook(self, hook: hooks.Hook, prepend: bool = False) -> Removable:
         """Call `hook(module, grad_output)` with the gradients of the output when they are taken;
         what it gives, unless None, are the gradients that go on.
         """
         return hooks.of(self).add("down", hook, prepend)
 
-    def register_full_backward_hook(
-        self, hook: hooks.Hook, prepend: bool = False
-    ) -> hooks.Removable:
+    def register_full_backward_hook(self, hook: hooks.Hook, prepend: bool = False) -> Removable:
         """Call `hook(module, grad_input, grad_output)` with the gradients of the tensors among the
         positional arguments, None for one that has none; what it gives, unless None, goes on.
         """
         return hooks.of(self).add("up", hook, prepend)
 
-    def register_state_dict_pre_hook(self, hook: hooks.Hook) -> hooks.Removable:
+    def register_state_dict_pre_hook(self, hook: hooks.Hook) -> Removable:
         """Call `hook(module, prefix, keep_vars)` before `state_dict`, also of a module around."""
         return hooks.of(self).add("saving", hook, False)
 
-    def register_state_dict_post_hook(self, hook: hooks.Hook) -> hooks.Removable:
+    def register_state_dict_post_hook(self, hook: hooks.Hook) -> Removable:
         """Call `hook(module, state_dict, prefix, local_metadata)` with what `state_dict` found, to
         be changed in place; the module's names begin with the prefix. Metadata are an empty dict.
         """
         return hooks.of(self).add("saved", hook, False)
 
-    def register_load_state_dict_pre_hook(self, hook: hooks.Hook) -> hooks.Removable:
+    def register_load_state_dict_pre_hook(self, hook: hooks.Hook) -> Removable:
         """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs)` before `load_state_dict`, with a copy of the values that may
         be changed, and lists that may be added to.
@@ -403,12 +400,12 @@ class Module:
 
     def _register_load_state_dict_pre_hook(
         self, hook: hooks.Hook, with_module: bool = False
-    ) -> hooks.Removable:
+    ) -> Removable:
         """The name that programs know from before: the hook is not told the module."""
         told = hook if with_module else lambda _, *rest: hook(*rest)
         return self.register_load_state_dict_pre_hook(told)
 
-    def register_load_state_dict_post_hook(self, hook: hooks.Hook) -> hooks.Removable:
+    def register_load_state_dict_post_hook(self, hook: hooks.Hook) -> Removable:
         """Call `hook(module, incompatible_keys)` after `load_state_dict`, inner modules' first:
         what it leaves in the lists `missing_keys` and `unexpected_keys` is an error if `strict`.
         """
@@ -453,24 +450,24 @@ class Module:
 
 
 # --- hooks of all modules -------------------------------------------------------------------------
-def register_module_forward_pre_hook(hook: hooks.Hook) -> hooks.Removable:
+def register_module_forward_pre_hook(hook: hooks.Hook) -> Removable:
     """`Module.register_forward_pre_hook` of all modules, before each one's own."""
     return _of_all().add("before", hook, False)
 
 
 def register_module_forward_hook(
     hook: hooks.Hook, *, with_kwargs: bool = False, always_call: bool = False
-) -> hooks.Removable:
+) -> Removable:
     """`Module.register_forward_hook` of all modules, before each one's own."""
     return _of_all().add("after", hook, False, with_kwargs, always_call)
 
 
-def register_module_full_backward_pre_hook(hook: hooks.Hook) -> hooks.Removable:
+def register_module_full_backward_pre_hook(hook: hooks.Hook) -> Removable:
     """`Module.register_full_backward_pre_hook` of all modules, before each one's own."""
     return _of_all().add("down", hook, False)
 
 
-def register_module_full_backward_hook(hook: hooks.Hook) -> hooks.Removable:
+def register_module_full_backward_hook(hook: hooks.Hook) -> Removable:
     """`Module.register_full_backward_hook` of all modules, before each one's own."""
     return _of_all().add("up", hook, False)
 

@@ -110,10 +110,11 @@ def _mask(given: Any, padding: Any, batch: Any, heads: int, keys: Any) -> Any:
     if padding is not None:
         sized(padding, (batch, *padding.shape[-1:]), "the mask of padding")
         padding = padding.reshape(-1, 1, 1, padding.shape[-1])
-    added = [
-        mask.pad([None] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])])
-        for mask in (_added(one) for one in (given, padding) if one is not None)
-    ]
+    added = []
+    for mask in (given, padding):
+        if mask is not None:  # bools forbid where they are True
+            mask = mask.where(float("-inf"), 0.0) if mask.dtype.kind == "bool" else mask
+            added.append(mask.pad([None] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])]))
     return sum(added[1:], added[0]) if added else None
 
 
@@ -122,9 +123,3 @@ def _weights(heads: list[Any], mask: Any, is_causal: bool) -> Tensor:
     query, key, _ = heads
     units = Tensor.eye(known_size(key.shape[2]), dtype=key.dtype, device=key.device)
     return attention(query, key, units, mask, 0.0, is_causal)
-
-
-def _added(mask: Tensor) -> Tensor:
-    """A mask as what is added: bools forbid where they are True."""
-    forbids = mask.dtype.kind == "bool"
-    return mask.where(float("-inf"), 0.0) if forbids else mask

@@ -17,7 +17,7 @@ from torpor.tensor.host import known_shape
 from torpor.tensor.looping import scan
 from torpor.tensor.pending import wait_for_loop
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import within
+from torpor.tensor.spelling import among, within
 
 State = tuple[Tensor, ...]
 
@@ -206,12 +206,6 @@ def _run(kind: str, *rest: Any) -> State:
     return _scanned(RULES[kind], *rest)
 
 
-def _known(nonlinearity: str) -> str:
-    if nonlinearity not in ("tanh", "relu"):
-        raise ValueRangeError(f"nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
-    return nonlinearity
-
-
 _by_nonlinearity = property(lambda self: f"RNN {self.nonlinearity}")
 
 
@@ -233,7 +227,8 @@ class RNN(RNNBase):
         dropout: float = 0.0,
         bidirectional: bool = False,
     ):
-        self.nonlinearity = _known(nonlinearity)
+        among("nonlinearity", nonlinearity, "tanh", "relu")
+        self.nonlinearity = nonlinearity
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
@@ -319,7 +314,8 @@ class RNNCell(RNNCellBase):
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
     ):
-        self.nonlinearity = _known(nonlinearity)
+        among("nonlinearity", nonlinearity, "tanh", "relu")
+        self.nonlinearity = nonlinearity
         super().__init__(input_size, hidden_size, bias)
 
 

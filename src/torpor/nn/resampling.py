@@ -77,7 +77,9 @@ def _resized(
         length, count, factor = inner[axis], wanted[axis], scales[axis]
         scale = length / count if factor is None else 1 / factor
         if mode in ("nearest", "nearest-exact"):
-            places, weights = _nearest(length, count, scale, mode == "nearest-exact"), None
+            middles = np.arange(count) + 0.5 * (mode == "nearest-exact")
+            place = np.floor(middles.astype(np.float32) * np.float32(scale)).astype(np.int64)
+            places, weights = np.minimum(place, length - 1)[:, None], None
         elif antialias:
             places, weights = _smooth(length, count, scale, mode == "bicubic", corners)
         elif LINEAR.get(mode, 2 if mode == "bicubic" else 0) == axes:
@@ -95,18 +97,6 @@ def _each(value: Any, axes: int) -> list[Any]:
     return given
 
 
-def _nearest(length: int, count: int, scale: float, exact: bool) -> Any:
-    place = (np.arange(count) + 0.5 * exact).astype(np.float32) * np.float32(scale)
-    return np.minimum(np.floor(place).astype(np.int64), length - 1)[:, None]
-
-
-def _source(length: int, count: int, scale: float, corners: bool) -> Any:
-    """Where the points of the result lie in the source."""
-    if corners:
-        return np.arange(count) * ((length - 1) / max(count - 1, 1))
-    return (np.arange(count) + 0.5) * scale - 0.5
-
-
 def _cubic(distance: Any, where: Callable[..., Any] = np.where) -> Any:
     """The cubic convolution kernel at distances from 0 to 2."""
     a = CUBIC
@@ -119,7 +109,9 @@ def _taps(
     length: int, count: int, scale: float, is_cubic: bool, corners: bool
 ) -> tuple[Array, Array]:
     """For each point of the result the elements that it is made of, and their weights."""
-    source = _source(length, count, scale, corners)
+    place = np.arange(count)
+    step = (length - 1) / max(count - 1, 1)  # where the centres of the corners stay
+    source = place * step if corners else (place + 0.5) * scale - 0.5
     source = source if is_cubic else np.maximum(source, 0)
     first = np.floor(source).astype(np.int64)
     reach = np.arange(-1, 3) if is_cubic else np.arange(2)

@@ -114,7 +114,8 @@ def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, 
                 and (passing or _is_saved(one, buffers.get(key)))
             ]  # fmt: skip
             if attribute(type(value), "register_buffer", None) is not None:
-                inside.sort(key=_rank)
+                inside.sort(key=lambda one: (
+                    1 - is_trained(one[1]) if isinstance(one[1], Tensor) else 2))  # fmt: skip
             for key, inner in reversed(inside):
                 stack.append((f"{name}.{key}" if name else key, inner, (*path, id(value))))
     return found
@@ -141,10 +142,6 @@ def is_trained(tensor: Tensor) -> bool:
 def is_kept(member: Any) -> bool:
     """Whether a member is of the state by itself: no tensor that is computed from others."""
     return not isinstance(member, Tensor) or member.is_leaf
-
-
-def _rank(member: tuple[str, Any]) -> int:
-    return 1 - is_trained(member[1]) if isinstance(member[1], Tensor) else 2
 
 
 def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:

@@ -32,6 +32,8 @@ class Stateless(Module):
             options = with_reduction(options)
         given = bound_to(self, inspect.signature(type(self)), arguments, options)
         given.apply_defaults()
+        if given.arguments.get("stride", 0) is None and "norm_type" not in self.names:
+            given.arguments["stride"] = given.arguments["kernel_size"]  # that stays, as PyTorch's
         attributes(self).update(given.arguments)
         if self.is_noisy and "p" in self.names:
             within("dropout's probability", given.arguments["p"], 0, 1)

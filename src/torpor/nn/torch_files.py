@@ -117,10 +117,6 @@ def _parameter(tensor: Any, requires_grad: Any = True, *_: Any) -> Tensor:
     return own.requires_grad_(bool(requires_grad))
 
 
-def _size(values: Any = ()) -> tuple[Any, ...]:
-    return tuple(values)
-
-
 def _bytes(text: Any = "", _: Any = "latin1") -> bytes:
     return str(text).encode("latin1")
 
@@ -136,7 +132,7 @@ _KNOWN: Final[dict[str, Any]] = {
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor_v3": _typed_tensor,
     "torch._utils._rebuild_parameter": _parameter,
-    "torch.Size": _size,
+    "torch.Size": lambda values=(): tuple(values),
     "torch.device": lambda *words: ":".join(map(str, words)),
     "torch.storage.UntypedStorage": _Name("UntypedStorage"),
     "collections.OrderedDict": OrderedDict,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torpor.base.dtypes import Scalar
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.formats import tensor_of
 from torpor.tensor.handle import Handle
 from torpor.tensor.spelling import a_shape
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 
 class Alike(Handle):

@@ -15,7 +15,7 @@ from torpor.base.missing import names_of
 from torpor.device import Device
 from torpor.tensor.grad_scaler import GradScaler
 from torpor.tensor.handle import Handle
-from torpor.tensor.mode import _Flag
+from torpor.tensor.mode import _Flag, held
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _lowest: Final[ContextVar[DType | None]] = ContextVar("torpor_autocast", default=None)
@@ -78,12 +78,9 @@ def _inside(function: _Function, chosen: Callable[[DType], DType]) -> _Function:
         if narrow is None:
             return function(*arguments, **options)
         dtype = chosen(narrow)
-        token = _lowest.set(None)
-        try:
+        with held(_lowest, None):
             named = {name: _cast(one, dtype) for name, one in options.items()}
             return function(*[_cast(one, dtype) for one in arguments], **named)
-        finally:
-            _lowest.reset(token)
 
     return wrapped  # type: ignore[return-value]
 
@@ -126,11 +123,8 @@ def custom_bwd(bwd: Any = None, *, device_type: str = "cuda") -> Any:
 
     @functools.wraps(bwd)
     def backward(ctx: Any, *gradients: Any) -> Any:
-        token = _lowest.set(ctx._within_autocast)
-        try:
+        with held(_lowest, ctx._within_autocast):
             return bwd(ctx, *gradients)
-        finally:
-            _lowest.reset(token)
 
     return backward
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.graph import build
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, located, make
 from torpor.tensor.host import known_shape, known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.joining import joined
+from torpor.tensor.movement import Movement
 from torpor.tensor.operands import choose
 from torpor.tensor.size import Size
 from torpor.tensor.spelling import a_shape, an_axis, counts_of, one_axis, one_by_one, some_axes
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 
 def _split_along(axis: int, least: int) -> Callable[..., Any]:
@@ -98,17 +97,8 @@ class Arranging(Handle):
 
     hsplit, vsplit, dsplit = _split_along(1, 1), _split_along(0, 2), _split_along(2, 3)
 
-    def split_with_sizes(self, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-        """`split` into pieces of these sizes."""
-        return self.split(list(split_sizes), dim)
-
-    def unsafe_split(self, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
-        """As `split`."""
-        return self.split(split_size, dim)
-
-    def unsafe_chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-        """As `chunk`."""
-        return self.chunk(chunks, dim)
+    split_with_sizes = unsafe_split = Movement.split
+    unsafe_chunk = Movement.chunk
 
     # --- stacking ---------------------------------------------------------------------------------
     atleast_1d, atleast_2d, atleast_3d = (
@@ -210,10 +200,6 @@ class Arranging(Handle):
         if self.ndim != 2:
             raise located(ShapeError("trace is for matrices"), (self,))
         return self.diagonal().sum()
-
-    def adjoint(self) -> Tensor:
-        """As `mT`."""
-        return self.mT
 
     # --- turning ----------------------------------------------------------------------------------
     def fliplr(self) -> Tensor:

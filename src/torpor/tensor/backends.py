@@ -13,9 +13,9 @@ from torpor.base.errors import ValueRangeError
 from torpor.base.missing import missing, names_of
 from torpor.device.pool import thread_count
 from torpor.tensor.cuda import is_available
+from torpor.tensor.spelling import among
 
-_PRECISIONS: Final = ("highest", "high", "medium")
-_precision = _PRECISIONS[:1]
+_precision = "highest"
 
 
 class _Switches(ModuleType):
@@ -68,14 +68,13 @@ def set_float32_matmul_precision(precision: str) -> None:
     'high'
     """
     global _precision
-    if precision not in _PRECISIONS:
-        raise ValueRangeError(f"the precision is one of {_PRECISIONS}, not {precision!r}")
-    _precision = (precision,)
+    among("the precision", precision, "highest", "high", "medium")
+    _precision = precision
 
 
 def get_float32_matmul_precision() -> str:
     """What was said last; "highest" at first."""
-    return _precision[0]
+    return _precision
 
 
 def set_flush_denormal(mode: bool) -> bool:

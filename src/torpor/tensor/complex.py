@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -55,10 +56,6 @@ class Complex(Pair):
         zero = size.eq(0)
         return zero.where(0, self) / zero.where(1, size)
 
-    def isnan(self) -> Tensor:
-        """Whether a part is NaN."""
-        return self._re.isnan() | self._im.isnan()
-
     def isinf(self) -> Tensor:
         """Whether a part is infinite."""
         return self._re.isinf() | self._im.isinf()
@@ -89,26 +86,21 @@ class Complex(Pair):
             other.imag == 0 if isinstance(other, NUMBERS) else not holds_complex(other)
         ):  # fmt: skip
             factor = _real_beside(other, self)
-            return _scaled(op, self.cast(complex_of(factor.dtype)) if isinstance(factor, Handle)
-                           else self, factor)  # fmt: skip
+            pair: Any = self.cast(complex_of(factor.dtype)) if isinstance(factor, Handle) else self
+            return pair.by_parts(lambda part: part * factor if op is Ops.MUL else part / factor)
         left, right = _promoted(self, other)
         if swapped:
             left, right = right, left
-        return _OPERATIONS.get(op, _refused)(left, right)
+        if op not in _OPERATIONS:
+            what = "this operation does not take complex numbers"
+            raise located(DTypeError(what), (left, right))
+        return _OPERATIONS[op](left, right)
 
     __add__ = __radd__ = _meeting(Ops.ADD)
     __sub__, __rsub__ = _meeting(Ops.SUB), _meeting(Ops.SUB, True)
     __mul__ = __rmul__ = _meeting(Ops.MUL)
     __truediv__, __rtruediv__ = _meeting(Ops.FDIV), _meeting(Ops.FDIV, True)
     __rpow__ = _meeting(Ops.POW, True)
-
-    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        """self / other; complex numbers have no whole quotient (`DTypeError`)."""
-        if rounding_mode is not None:
-            raise located(DTypeError("complex numbers have no whole quotient"), (self,))
-        return self / other
-
-    divide = div
 
     def __pow__(self, other: Any) -> Tensor:
         """z^w; whole numbers up to 64 by products."""
@@ -179,6 +171,7 @@ class Complex(Pair):
         """The square root of the variance."""
         return self.var(*arguments, **options).sqrt()
 
+<<<<<<< HEAD
     def any(self, *arguments: Any, **options: Any) -> Tensor:
         """Whether some are not 0."""
         return self.ne(0).any(*arguments, **options)
@@ -210,6 +203,8 @@ class Complex(Pair):
         """The sums of conj(self) * other along an axis."""
         return (self.conj() * other).sum(dim)
 
+=======
+>>>>>>> lang
     def matmul(self, other: Any) -> Tensor:
         """Matrix products, as of real tensors."""
         return self._bilinear("matmul", other)
@@ -224,12 +219,6 @@ class Complex(Pair):
         (x, y), (u, v) = (left._re, left._im), (right._re, right._im)
         return paired(product(x, u) - product(y, v), product(x, v) + product(y, u))
 
-    def __matmul__(self, other: Any) -> Tensor:
-        return self.matmul(other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return as_complex(beside(other, self._re)).matmul(self)
-
 
 # --- arithmetic -----------------------------------------------------------------------------------
 _SCALES: Final = (Ops.MUL, Ops.FDIV)  # by a real number: of both parts alike
@@ -243,12 +232,6 @@ def _real_beside(other: Any, pair: Complex) -> Any:
     return tensor.cast(promote(pair.dtype, tensor.dtype).part)
 
 
-def _scaled(op: Ops, pair: Any, factor: Any) -> Any:
-    if op is Ops.MUL:
-        return paired(pair._re * factor, pair._im * factor)
-    return paired(pair._re / factor, pair._im / factor)
-
-
 def _promoted(left: Complex, right: Any) -> tuple[Any, Any]:
     """Both complex in their common format; Python's numbers are weak."""
     if isinstance(right, np.ndarray):
@@ -259,16 +242,7 @@ def _promoted(left: Complex, right: Any) -> tuple[Any, Any]:
         return left.cast(common), as_complex(other.cast(common.part if not other.is_pair
                                                         else common))  # fmt: skip
     x, y = parts_of(right)
-    return left, _Number(x, y)
-
-
-class _Number:
-    """A number in the place of a complex tensor: weak, as its parts are."""
-
-    __slots__ = ("_re", "_im")
-
-    def __init__(self, x: float, y: float):
-        self._re, self._im = x, y
+    return left, SimpleNamespace(_re=x, _im=y)
 
 
 def _both(left: Any, right: Any) -> tuple[Any, Any, Any, Any]:
@@ -292,10 +266,6 @@ def _repeated(base: Any, exponent: int) -> Any:
     if made is None:  # whose gradient is 0
         return paired(*(with_rule(part, base._parts, "step") for part in base.ones_like()._parts))
     return made.clone() if made is base else made
-
-
-def _refused(left: Any, right: Any) -> NoReturn:
-    raise located(DTypeError("this operation does not take complex numbers"), (left, right))
 
 
 _OPERATIONS: Final[dict[Ops, Callable[[Any, Any], Any]]] = {

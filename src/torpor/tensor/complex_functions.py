@@ -62,7 +62,7 @@ def log(x: Any, y: Any) -> Parts:
     close = ((part - 1) * (part + 1) + rest * rest).log1p() / 2
     far = (most > 2.0**99).detach()
     size = near.where(1, far.where(x / 4, x)).hypot(far.where(y / 4, y)).log()
-    return near.where(close, size + far.where(math.log(4), 0.0)), y.atan2(x)
+    return near.where(close, far.where(size + math.log(4), size)), y.atan2(x)
 
 
 def sqrt(x: Any, y: Any) -> Parts:

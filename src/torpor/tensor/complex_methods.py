@@ -52,7 +52,7 @@ MADE_OF_OTHERS: Final = tuple(
     """
     add sub subtract rsub true_divide square reciprocal logical_not
     T mT __bool__ __contains__ __iter__ __len__ _only addbmm addmm addmv addr baddbmm allclose
-    view_as reshape_as expand_as broadcast_tensors bool divide dim element_size
+    view view_as reshape_as expand_as broadcast_tensors bool divide dim element_size
     cdouble cfloat
     equal is_floating_point is_nonzero is_same_size itemsize linear matrix_power
     mul multiply nbytes nelement new_ones new_zeros numel ones_like zeros_like size
@@ -68,6 +68,8 @@ MADE_OF_OTHERS: Final = tuple(
     new_tensor new_full
     fill_diagonal_ full_like _like unique unique_consecutive
     empty_like rand_like randn_like type_as ger type as_strided_copy as_strided_scatter
+    __pos__ resolve_conj resolve_neg adjoint mH H is_complex is_signed isnan isclose any all
+    nonzero vdot vecdot __matmul__ __rmatmul__ __array__ zero_ div diff
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # What has no operand, or takes several in a list.
@@ -180,12 +182,6 @@ def _in_place(name: str, spelling: str) -> Callable[..., Any]:
     return method
 
 
-def _view(self: Any, *shape: Any) -> Any:
-    """As `reshape`; given a dtype, as `bitcast`."""
-    is_kind = len(shape) == 1 and isinstance(shape[0], DType | str)
-    return self.bitcast(shape[0]) if is_kind else self.reshape(*shape)
-
-
 def _bitcast(self: Any, dtype: Any) -> Any:
     """The same bits in another format, of which the last axis grows or shrinks: a tensor of its
     own, but in its own format.
@@ -230,18 +226,6 @@ def _as_strided(self: Any, size: Any, stride: Any, storage_offset: int | None = 
     return paired(x.as_strided(size, steps, start * each), y.as_strided(size, steps, second))
 
 
-def _where(self: Any, condition: Any, other: Any) -> Any:
-    """`self` where the condition holds, else `other`."""
-    return condition.where(self, other)
-
-
-def _diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """As of real tensors; what is put before and behind may be real or complex."""
-    ends = [(None, None) if end is None else parts_of(end) for end in (prepend, append)]
-    return paired(*(part.diff(n, dim, before, behind) for part, before, behind in zip(
-        parts_of(self), *ends, strict=True)))  # fmt: skip
-
-
 def _scatter(self: Any, dim: int, index: Any, src: Any, reduce: str | None = None) -> Any:
     """As of real tensors; products of complex numbers are not there."""
     if reduce == "multiply":
@@ -264,9 +248,9 @@ def complete() -> None:
     table |= {name: _with_value(name, value) for name, value in VALUES.items()}
     table |= {name: _convolution(name) for name in CONVOLUTIONS}
     table.update(
-        view=_view, bitcast=_bitcast, where=_where, diff=_diff, scatter=_scatter,
-        index_add=_index_add, as_strided=_as_strided, stride=_stride,
-        is_contiguous=_is_contiguous, storage_offset=_storage_offset,
+        bitcast=_bitcast, scatter=_scatter, index_add=_index_add,
+        as_strided=_as_strided, stride=_stride, is_contiguous=_is_contiguous,
+        storage_offset=_storage_offset,
     )  # fmt: skip
     for name, method in table.items():
         if name not in own:

@@ -7,7 +7,7 @@ import string
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.amp import lowered
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import (
     Handle,
@@ -33,9 +34,6 @@ from torpor.tensor.operands import choose, promoted, scaled, sized
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, within
 from torpor.tensor.wide import is_narrow, wide_dtype, widely
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 Term = tuple[str, Any]  # an operand of `einsum`: its letters, and a tensor with an axis for each
 EXACT: Final = 5  # operands up to which every order of contraction is tried
@@ -231,8 +229,6 @@ def attention(
 ) -> Tensor:  # fmt: skip
     """`scaled_dot_product_attention`, which may have a mask and be causal."""
     scores, given = scores_of(query, key, scale), promote(query.dtype, key.dtype)
-    if scores.shape[-1] == 0:
-        return scores.cast(given).matmul(value)
     if is_causal:
         ones = scores.full_like(True, dtype="bool").tril()
         scores = ones.where(scores, float("-inf"))
@@ -246,8 +242,10 @@ def averaged(
     scores: Any, value: Any, given: DType, masked: bool = True, dropout: float = 0.0
 ) -> Tensor:
     """softmax(scores) @ value, of queries and keys of the format `given`; where `masked`, a row of
-    scores that are all -inf gives 0.
+    scores that are all -inf, or none, gives 0.
     """
+    if scores.shape[-1] == 0:
+        return scores.cast(given).matmul(value)
     top = scores.amax(-1, keepdim=True).detach()
     weights = (scores - (top.eq(-math.inf).where(0, top) if masked else top)).exp()
     total = weights.sum(-1, keepdim=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torpor.base.errors import ShapeError
 from torpor.base.promotion import promote
@@ -11,6 +11,7 @@ from torpor.graph import build
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.uop import UOp
 from torpor.tensor.amp import lowered
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.contraction import contract
 from torpor.tensor.handle import (
     Handle,
@@ -21,9 +22,6 @@ from torpor.tensor.handle import (
 from torpor.tensor.overlap import scatter_windows
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import pair
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 
 def windows(

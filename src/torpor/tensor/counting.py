@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes
 from torpor.base.errors import ShapeError
@@ -15,6 +15,7 @@ from torpor.graph import build
 from torpor.ir.infer import Shape, largest
 from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.at_once import computed, memory_of
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make, with_rule
@@ -26,9 +27,6 @@ from torpor.tensor.radix import keys_of, placed, sorted_keys, sorted_numbers, va
 from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import as_number
 from torpor.tensor.spelling import one_axis, within
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 SMALL: Final = 1 << 12  # entries of a table that costs next to nothing
 TABLE: Final = 2  # most entries of a table of kinds, for each element
@@ -70,7 +68,7 @@ class Counting(Handle):
             alone = self.reshape(1).nonzero(as_tuple)
             return alone if as_tuple else alone.narrow(1, 0, 0)
         tails = [()] * axes if as_tuple else [(axes,)]
-        found = _chosen(_places, tails, self, as_tuple)
+        found = _chosen(_places, tails, self.ne(0) if self.is_pair else self, as_tuple)
         return tuple(found) if as_tuple else found[0]
 
     def nonzero_static(self, size: int, fill_value: int = -1) -> Tensor:

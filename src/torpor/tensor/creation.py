@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from torpor.graph import build
 from torpor.ir.infer import JOINT, Shape, fold_size, largest, product, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.dlpack import taken
 from torpor.tensor.handle import (
     Handle,
@@ -34,9 +35,6 @@ from torpor.tensor.mode import default_float
 from torpor.tensor.nested import holds_complex, stacked
 from torpor.tensor.spelling import a_shape, an_end, counts_of, one_by_one, unexpected
 from torpor.tensor.storage import Storage
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 
 def dtype_of_numbers(value: Any) -> DType:
@@ -396,13 +394,10 @@ def _symbolic_range(start: Any, end: Any, step: Any, device: str) -> Tensor:
         raise ShapeError(f"arange needs a step that is not 0, and of one sign: {pace.render()}")
     way = size_node(end) - size_node(start)
     count = (way + pace - 1) // pace if rises else (way + pace + 1) * -1 // (pace * -1)
-    made: Any = make(iota(fold_size(_at_least_0(count)), device), device)
+    count = count.simplify()
+    count = count if count.vmin >= 0 else count.alu(Ops.MAX, UOp.const(dtypes.index, 0))
+    made: Any = make(iota(fold_size(count), device), device)
     return made * as_number(step, device) + as_number(start, device)
-
-
-def _at_least_0(count: UOp) -> UOp:
-    simple = count.simplify()
-    return simple if simple.vmin >= 0 else simple.alu(Ops.MAX, UOp.const(dtypes.index, 0))
 
 
 def check_one(value: Handle) -> None:

@@ -22,7 +22,7 @@ from torpor.tensor.differentiate import (
     leaf_number,
     note_hooks,
 )
-from torpor.tensor.handle import Handle, derive, located, standing_for
+from torpor.tensor.handle import Handle, derive, located, standing_for, with_rule
 from torpor.tensor.inside import Inside
 from torpor.tensor.mode import grad_enabled, no_grad
 from torpor.tensor.watch import watcher
@@ -113,17 +113,13 @@ def ruled(
     parts = _apart(packed, rule._made)
     pairs = [(one.detach(), part) for one, part in zip(made, parts, strict=True)]
     if reached is None:
-        return [derive(_same, pair) for pair in pairs]
+        return [with_rule(one, (part,), "same") for one, part in pairs]
     return [derive(_custom, pair, _Reached(reached, n)) for n, pair in enumerate(pairs)]
 
 
 def _custom(value: UOp, *rest: Any) -> UOp:
     *operands, rule = rest
     return build.function(value, operands, CUSTOM, rule)
-
-
-def _same(value: UOp, *operands: UOp) -> UOp:
-    return build.function(value, operands, "same")
 
 
 def between(tensors: Sequence[Any], hook: Backward) -> list[Any]:
@@ -247,9 +243,9 @@ class Function:
             if not ctx._materialize:
                 known = {n: known[n] for n in dict.fromkeys(owners[place] for place in reached)}
                 reached.clear()
-            absent = _zeros if ctx._materialize else _nothing
-            every = [known[n] if n in known else absent(one) for n, one in enumerate(shapes)]
-            found = cls.backward(ctx, *every)
+            absent = [one.zeros_like() if ctx._materialize and isinstance(one, Handle) else None
+                      for one in shapes]  # fmt: skip
+            found = cls.backward(ctx, *[known.get(n, one) for n, one in enumerate(absent)])
             found = found if isinstance(found, tuple | list) else (found,)
             if len(found) < len(arguments) or any(x is not None for x in found[len(arguments) :]):
                 what = f"{cls.__name__}.backward gives {len(found)} gradients"
@@ -313,30 +309,29 @@ def _parts_of(gradient: Any, like: Any) -> Sequence[Any]:
     return [*_as_gradient(gradient)._parts, None][: len(like._parts)]
 
 
-def _nothing(one: Any) -> None:
-    return None
-
-
-def _zeros(one: Any) -> Any:
-    return one.zeros_like() if isinstance(one, Handle) else None
-
-
 # --- hooks ----------------------------------------------------------------------------------------
-class RemovableHook:
-    """What `register_hook` gives: `.remove()` takes the hook back. It is called after those that
-    are there, but for the last `after` of them.
+class Removable:
+    """What registering a hook gives: `.remove()` takes it back, also at the end of a `with`. It
+    has its place among those that are there, else is the last.
     """
 
-    def __init__(self, hooks: list[Any], hook: Any, after: int = 0):
+    __slots__ = ("_hooks", "_hook")
+
+    def __init__(self, hooks: list[Any], hook: Any, place: int | None = None):
         self._hooks, self._hook = hooks, hook
-        hooks.insert(len(hooks) - after, hook)
+        hooks.insert(len(hooks) if place is None else place, hook)
         note_hooks()
 
     def remove(self) -> None:
         """Take the hook back."""
-        if self._hook in self._hooks:
-            self._hooks.remove(self._hook)
-            note_hooks()
+        self._hooks[:] = [one for one in self._hooks if one is not self._hook]
+        note_hooks()
+
+    def __enter__(self) -> Removable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
 
 class _Keeper:
@@ -351,10 +346,6 @@ class _Keeper:
             accumulate(tensor, gradient)
 
 
-def _called(hook: Callable[[Any], Any], leaf: Any) -> Any:  # partials of it are never equal
-    return hook(leaf)
-
-
 def _is_keeper(on_nodes: Any) -> bool:
     return isinstance(getattr(on_nodes, "hook", None), _Keeper)
 
@@ -364,7 +355,7 @@ class Hooked(Handle):
 
     __slots__ = ()
 
-    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHook:
+    def register_hook(self, hook: Callable[[Any], Any]) -> Removable:
         """Call `hook(gradient)` whenever the gradient for this tensor is taken; what it gives,
         unless None, is the gradient that goes on. `.remove()` of the result takes it back.
 
@@ -392,9 +383,9 @@ class Hooked(Handle):
         hooks: list[Any] = hooks_of_leaf(self, gathered) if leaf else watched.setdefault(node, [])
         # What is kept is what the others made of it.
         after = 0 if isinstance(hook, _Keeper) else sum(map(_is_keeper, hooks))
-        return RemovableHook(hooks, on_nodes, after)
+        return Removable(hooks, on_nodes, len(hooks) - after)
 
-    def _hooked_inside(self, hook: Callable[[Any], Any]) -> RemovableHook:
+    def _hooked_inside(self, hook: Callable[[Any], Any]) -> Removable:
         """A hook of a tensor that the step of a loop makes: what is made of it from now on."""
         hooks: list[Callable[[Any], Any]] = []
 
@@ -406,11 +397,11 @@ class Hooked(Handle):
 
         (hooked,) = between([self], rule)
         write(self, hooked, of_itself=True)
-        return RemovableHook(hooks, hook)
+        return Removable(hooks, hook)
 
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> RemovableHook:
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> Removable:
         """Call `hook(leaf)` whenever `backward` has added to the `.grad` of this leaf."""
-        return RemovableHook(hooks_of_leaf(self, accumulated), functools.partial(_called, hook))
+        return Removable(hooks_of_leaf(self, accumulated), lambda leaf: hook(leaf))
 
     def retain_grad(self) -> None:
         """Keep the gradient in `.grad` when `backward` is called, as leaves do: what all hooks

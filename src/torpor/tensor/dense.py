@@ -4,62 +4,25 @@ of them. Real and complex matrices have the same ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.ir.infer import product
 from torpor.tensor import factorisation
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import beside
 from torpor.tensor.factorisation import eye
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.host import known_shape
 from torpor.tensor.host_call import telling
 from torpor.tensor.operands import promoted
+from torpor.tensor.results import QR, SVD, LogDeterminant, Solved
 from torpor.tensor.wide import widely
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 TERMS: Final = 14  # of Taylor's series of exp, up to norms of 1/2
 SQUARES: Final = 12  # most squarings of it: up to norms of 2048, whose exponentials are infinite
-
-
-class QR(NamedTuple):
-    """A = Q R: Q has orthonormal columns, R is an upper triangle."""
-
-    Q: Any
-    R: Any
-
-
-class SVD(NamedTuple):
-    """A = U diag(S) V.H of `Tensor.svd`, S descending."""
-
-    U: Any
-    S: Any
-    V: Any
-
-
-class Eigen(NamedTuple):
-    """What `eigh` gives: eigenvalues ascending, eigenvectors as columns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class LogDeterminant(NamedTuple):
-    """The sign of a determinant and the logarithm of its magnitude."""
-
-    sign: Any
-    logabsdet: Any
-
-
-class Solved(NamedTuple):
-    """What `triangular_solve` gives: the solution and a copy of the triangle."""
-
-    solution: Any
-    cloned_coefficient: Any
 
 
 def matrices(operand: Any, what: str, square: bool = True) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 from torpor.base.errors import GradientError
 from torpor.tensor import transforms
+from torpor.tensor.creation import as_tensor
 from torpor.tensor.handle import Handle
 
 Function = Callable[..., Any]
@@ -23,18 +24,22 @@ def _tuple(given: Any) -> tuple[Any, ...]:
 
 
 def _checked(func: Function, strict: bool) -> Function:
-    """The function; `strict`, and what it gives must depend on each of its arguments."""
+    """The function; `strict`, and what it gives must have gradients for each of its arguments: for
+    leaves in their places, as those of forward mode have none.
+    """
     if not strict:
         return func
 
     def checked(*arguments: Any) -> Any:
-        made = func(*arguments)
-        for number, one in enumerate(transforms.parts_in(made)):
-            for place, argument in enumerate(arguments):
-                if not transforms.is_made_of(one, [argument]):
+        leaves = [one.detach().requires_grad_() for one in arguments]
+        for number, made in enumerate(map(as_tensor, transforms.parts_in(func(*leaves)))):
+            slope = made.detach().ones_like()
+            found = made.gradient(*leaves, gradient=slope, materialize=False)
+            for place, one in enumerate(found):
+                if one is None:
                     what = f"output {number} does not depend on input {place}, and strict is True"
                     raise GradientError(what)
-        return made
+        return func(*arguments)
 
     return checked
 

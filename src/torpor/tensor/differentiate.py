@@ -5,19 +5,22 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torpor.base.errors import DTypeError, GradientError, OutOfBoundsError, ShapeError
 from torpor.base.phases import phase
 from torpor.base.site import decode
 from torpor.graph import build
 from torpor.graph.bare import is_passed
+from torpor.graph.gradient import gradient as graph_gradient
+from torpor.graph.gradient import noted, watched
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
-from torpor.tensor.mode import anomaly, grad_enabled, set_grad_enabled
+from torpor.tensor.mode import anomaly, grad_enabled, held, set_grad_enabled
 from torpor.tensor.path import RESTING, Step
 from torpor.tensor.pending import note_detached, note_gradients, wait
 from torpor.tensor.spelling import spelled
@@ -25,9 +28,6 @@ from torpor.tensor.storage import SEVERED, reads_computed, sources_lost
 from torpor.tensor.tree import flat_tree, map_tree
 from torpor.tensor.watch import active, watcher
 from torpor.tensor.write import hand_over
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 # Whose backward was called. Tensors are no keys: `==` of two computes.
@@ -95,18 +95,14 @@ def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
     return found
 
 
-def _is_computed(node: UOp) -> bool:
-    """Whether a value is a view of memory, of which nobody knows any more how it came about."""
-    return node.below(MOVEMENT).op is Ops.BUFFER
-
-
 def _is_cut_off(root: UOp, targets: Sequence[Handle], found: Sequence[UOp | None]) -> bool:
     """Whether a target may be without a gradient only because what was made of it is memory now."""
     lost = any(
         node is None and not target.requires_grad
         for target, node in zip(targets, found, strict=True)
     )
-    return (not any(found) and _is_computed(root)) or (lost and reads_computed(root))
+    is_memory = root.below(MOVEMENT).op is Ops.BUFFER  # nobody knows how it came about
+    return (not any(found) and is_memory) or (lost and reads_computed(root))
 
 
 def _nodes_of(target: Handle, leaves: dict[int, list[UOp]]) -> list[UOp]:
@@ -185,21 +181,15 @@ def _gradients(
     """For each group of nodes (that stand for one tensor), the sum of their gradients; `called`:
     see `graph.gradient`.
     """
-    from torpor.graph.gradient import gradient as graph_gradient
-    from torpor.graph.gradient import noted
-
     if not root.dtype.is_float:
         raise located(GradientError(f"{root.dtype} has no gradient"), (root,))
     flat = [node for group in groups for node in group]
     seed = _seed(root, given)
-    token = noted.set([] if anomaly() else None)
-    try:
+    with held(noted, [] if anomaly() else None) as looked_at:
         with phase("graph", "gradient"):
             made = graph_gradient(root._current(), flat, seed, called)
             found = dict(zip(flat, made, strict=True))
-        _refuse_nan(root, noted.get() or ())
-    finally:
-        noted.reset(token)
+        _refuse_nan(root, looked_at or ())
     results = []
     for group in groups:
         parts = [part for node in group if (part := found[node]) is not None]
@@ -258,13 +248,6 @@ def released(tree: Any, inside: Iterable[Handle]) -> Any:
 
 def _let_go(tensor: Any) -> Any:
     return make(tensor._current(), tensor._storage.device)
-
-
-def _needed_by_hooks(leaves: Iterable[int]) -> list[int]:
-    """Of leaves that nobody holds, those that hooks may lie before: all, if there are hooks."""
-    from torpor.graph.gradient import watched
-
-    return [*leaves] if watched else []
 
 
 class Differentiate(Handle):
@@ -330,7 +313,8 @@ class Differentiate(Handle):
             what = "backward() needs a tensor that depends on a leaf with requires_grad=True"
             raise located(GradientError(what), (self,))
         held = {number: leaf for number in found if (leaf := _leaves.get(number)) is not None}
-        lost = _needed_by_hooks(number for number in found if number not in held)
+        # Of leaves that nobody holds, those that hooks may lie before: all, if there are hooks.
+        lost = [number for number in found if number not in held] if watched else []
         targets: list[Any] = [*held.values(), *[None] * len(lost)]
         groups = [found[number] for number in (*held, *lost)]
         if inputs is not None:

@@ -6,12 +6,13 @@ They are lazy as all random numbers are, take `generator`, and have no gradient.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, OutOfBoundsError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.records import Requirement
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, derive, flat, located
 from torpor.tensor.operands import choose
@@ -26,9 +27,6 @@ from torpor.tensor.random import (
 from torpor.tensor.rejection import binomial_counts, poisson_counts
 from torpor.tensor.sorting import Sorting
 from torpor.tensor.spelling import whole_number, within
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 PROBABILITY: Final = Requirement("value", "bernoulli takes probabilities between 0 and 1")
 TRIALS: Final = Requirement(
@@ -141,9 +139,13 @@ class Distributions(Handle):
         """
         if len(size) == 3 and isinstance(size[2], (tuple, list)):
             mean, std, size = size
+<<<<<<< HEAD
         elif any(_is_floats(one) for one in (*size, mean, std)):
             if len(size) > 2:
                 raise TypeError(f"normal takes a mean and a deviation here, not {len(size)} values")
+=======
+        elif any(isinstance(one, Handle) and one.dtype.is_float for one in (*size, mean, std)):
+>>>>>>> lang
             given = dict(zip(("mean", "std"), size, strict=False))
             return _normal_around(given.get("mean", mean), given.get("std", std), **options)
         within("a standard deviation", std, 0)
@@ -162,7 +164,11 @@ class Distributions(Handle):
     def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Filled with waiting times of events of rate `lambd`, all above 0; itself."""
         _above_zero("a rate", lambd)
-        return self.copy_(_waiting(self, generator) / lambd)
+        _of_floats(self, "exponential_")
+        wide = dtypes.float64 if self.dtype is dtypes.float64 else dtypes.float32
+        # -log u, for small ones exact to the last place, so that none is 0
+        waited: Any = -(-open_uniform(self.shape, self.device, wide, generator)).log1p()
+        return self.copy_(waited / lambd)
 
     def geometric_(self, p: float, *, generator: Generator | None = None) -> Tensor:
         """Filled with the numbers of trials, 1 or more, up to the first success, which has
@@ -214,10 +220,6 @@ def _first_beyond(dtype: Any) -> int:
     return 2 if dtype is dtypes.bool else int(dtype.max) + 1
 
 
-def _is_floats(value: Any) -> bool:
-    return isinstance(value, Handle) and value.dtype.is_float
-
-
 def _above_zero(what: str, number: float) -> None:
     if not 0 < number < math.inf:
         raise ValueRangeError(f"{what} is finite and above 0, not {number}")
@@ -226,13 +228,6 @@ def _above_zero(what: str, number: float) -> None:
 def _of_floats(handle: Handle, name: str) -> None:
     if not handle.dtype.is_float:
         raise DTypeError(f"{name} fills tensors of floats, not of {handle.dtype}")
-
-
-def _waiting(like: Any, generator: Generator | None) -> Any:
-    """-log u, as float64 or float32; for small ones exact to the last place, so that none is 0."""
-    _of_floats(like, "exponential_")
-    wide = dtypes.float64 if like.dtype is dtypes.float64 else dtypes.float32
-    return -(-open_uniform(like.shape, like.device, wide, generator)).log1p()
 
 
 def _normal_around(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from torpor.base.errors import ValueRangeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import (
     Handle,
     as_scalar,
@@ -26,9 +27,6 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.operands import choose, need
 from torpor.tensor.wide import wide_dtype
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 NEGATIVE_COUNT: Final = Requirement("value", "a negative shift count")
 NEGATIVE_EXPONENT: Final = Requirement("value", "an integer to a negative integer power")

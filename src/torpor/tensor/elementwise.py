@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from torpor.graph import build
 from torpor.ir.infer import product, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.division import (
     SIMPLE_POWERS,
     all_ones,
@@ -53,24 +54,14 @@ from torpor.tensor.operands import (
 )
 from torpor.tensor.wide import widely
 
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
-
-def _operator(op: Ops, text: str) -> Callable[[Any, Any], Any]:
-    """The method `x op y`; NotImplemented for what is neither tensor nor number."""
+def _operator(op: Ops, text: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    """The method `x op y`, or `y op x`; NotImplemented for what is neither tensor nor number."""
 
     def method(self: Handle, other: Any) -> Tensor:
-        return binary(op, self, other)
+        return binary(op, self, other, swapped)
 
     method.__doc__ = text
-    return method
-
-
-def _reflected(op: Ops) -> Callable[[Any, Any], Any]:
-    def method(self: Handle, other: Any) -> Tensor:
-        return binary(op, self, other, True)
-
     return method
 
 
@@ -95,10 +86,8 @@ class Arithmetic(Handle):
     __slots__ = ()
     __hash__ = object.__hash__
 
-    __add__ = _operator(Ops.ADD, "Sum.")
-    __radd__ = _reflected(Ops.ADD)
-    __mul__ = _operator(Ops.MUL, "Product.")
-    __rmul__ = _reflected(Ops.MUL)
+    __add__, __radd__ = (_operator(Ops.ADD, "Sum.", swapped) for swapped in (False, True))
+    __mul__, __rmul__ = (_operator(Ops.MUL, "Product.", swapped) for swapped in (False, True))
     maximum = _operator(Ops.MAX, "The greater of both; NaN if either is.")
     minimum = _operator(Ops.MIN, "The lesser of both; NaN if either is.")
 
@@ -149,12 +138,11 @@ class Arithmetic(Handle):
 
     negative = neg
 
-    def __pos__(self) -> Tensor:
-        return self  # type: ignore[return-value]
-
     def positive(self) -> Tensor:
         """Itself."""
         return self  # type: ignore[return-value]
+
+    __pos__ = resolve_conj = resolve_neg = positive
 
     # --- division ---------------------------------------------------------------------------------
     def __truediv__(self, other: Any) -> Tensor:

@@ -162,6 +162,13 @@ def _svd_rule(made: Results, g: Results, a: Any) -> Results:
     return [total]
 
 
+@rule("svdvals")
+def _svdvals_rule(made: Results, g: Results, a: Any) -> Results:
+    """dS = the real diagonal of U.mH dA V.mH; U and V are computed for the gradient alone."""
+    u, _, v = svd(a)
+    return [(u * g[0].unsqueeze(-2)) @ v]
+
+
 @rule("pinv")
 def _pinv_rule(made: Results, g: Results, a: Any, *rtol: Any) -> Sequence[Any]:
     """dP = -P dA P + P P.mH dA.mH (1 - A P) + (1 - P A) dA.mH P.mH P. Golub and Pereyra, 1973. On
@@ -217,16 +224,17 @@ def _finite(x: Array) -> Array:
     return x
 
 
-_inverse = host("inverse", "Singular matrix", _zero_pivot)(lambda x: [np.linalg.inv(x)])
-_solve = host("solve", "Singular matrix", _zero_pivot)(lambda x, y: [np.linalg.solve(x, y)])
-_det = host("det")(lambda x: [np.linalg.det(x)])
-_cholesky = host("cholesky", "Matrix is not positive definite", _failing_minor)(
-    lambda x: [np.linalg.cholesky(x)]
-)
 _qr = host("qr")(lambda x, mode: [*np.linalg.qr(x, mode)])
 _eigh = host("eigh")(lambda x, triangle: [*np.linalg.eigh(x, triangle)])
 _svd = host("svd")(lambda x, square: [*np.linalg.svd(_finite(x), square)])
 geqrf = host("geqrf")(lambda x: [*np.linalg.qr(x, "raw")])
+inverse = host("inverse", "Singular matrix", _zero_pivot)(lambda x: [np.linalg.inv(x)])
+solve = host("solve", "Singular matrix", _zero_pivot)(lambda x, y: [np.linalg.solve(x, y)])
+det = host("det")(lambda x: [np.linalg.det(x)])
+svdvals = host("svdvals")(lambda x: [np.linalg.svd(_finite(x), compute_uv=False)])
+cholesky = host("cholesky", "Matrix is not positive definite", _failing_minor)(
+    lambda x: [np.linalg.cholesky(x)]
+)
 
 
 @host("slogdet")
@@ -236,7 +244,8 @@ def _slogdet(x: Array) -> Sequence[Array]:
 
 
 @host("cholesky_inverse", "Singular matrix")
-def _cholesky_inverse(x: Array) -> Sequence[Array]:
+def cholesky_inverse(x: Array) -> Sequence[Array]:
+    """inverse(L L.mH) of lower triangles L."""
     back = np.linalg.inv(np.tril(x))
     return [back.swapaxes(-1, -2).conj() @ back]
 
@@ -248,7 +257,8 @@ def _eig(x: Array) -> Sequence[Array]:
 
 
 @host("matrix_sqrth")
-def _matrix_sqrth(x: Array) -> Sequence[Array]:
+def matrix_sqrth(x: Array) -> Sequence[Array]:
+    """The positive root of Hermitian matrices, of which the lower triangle is looked at."""
     w, v = np.linalg.eigh(x)
     return [v * np.sqrt(w)[..., None, :] @ v.swapaxes(-1, -2).conj()]
 
@@ -261,35 +271,10 @@ def _pinv(x: Array, *rest: Any) -> Sequence[Array]:
     return [np.linalg.pinv(_finite(x), share, hermitian)]
 
 
-def inverse(a: Any) -> Any:
-    """The inverses of square matrices; one that has none is a `ValueRangeError`."""
-    return _inverse(a)[0]
-
-
-def solve(a: Any, b: Any) -> Any:
-    """X with A X = B, of matrices (..., n, n) and (..., n, k)."""
-    return _solve(a, b)[0]
-
-
-def det(a: Any) -> Any:
-    """The determinants of square matrices."""
-    return _det(a)[0]
-
-
 def slogdet(a: Any) -> tuple[Any, Any]:
     """Sign and logarithm of the magnitude of the determinants."""
     sign, log = _slogdet(a)
     return sign if sign.is_pair else sign.detach(), log
-
-
-def cholesky(a: Any) -> Any:
-    """L with A = L L.mH."""
-    return _cholesky(a)[0]
-
-
-def cholesky_inverse(low: Any) -> Any:
-    """inverse(L L.mH) of lower triangles L."""
-    return _cholesky_inverse(low)[0]
 
 
 def qr(a: Any, complete: bool = False) -> tuple[Any, ...]:
@@ -307,11 +292,6 @@ def eig(a: Any) -> tuple[Any, Any]:
     """Complex eigenvalues, and eigenvectors of length 1, of square matrices."""
     w, v = _eig(a)
     return spectrum(w, a, v), v
-
-
-def matrix_sqrth(a: Any) -> Any:
-    """The positive root X of Hermitian matrices, of which the lower triangle is looked at."""
-    return _matrix_sqrth(a)[0]
 
 
 def svd(a: Any, square: bool = False) -> tuple[Any, Any, Any]:
@@ -334,7 +314,7 @@ def pinv(a: Any, rtol: Any, hermitian: bool = False) -> Any:
     or a tensor (...), one for each matrix.
     """
     if not isinstance(rtol, Handle):
-        return _pinv(a, options=(float(rtol), hermitian))[0]
+        return _pinv(a, options=(float(rtol), hermitian))
     part = a._parts[0].dtype
     each = rtol.detach().cast(part).expand(*a.shape[:-2]).unsqueeze(-1).unsqueeze(-1)
-    return _pinv(a, each, options=(hermitian,))[0]
+    return _pinv(a, each, options=(hermitian,))

@@ -12,10 +12,10 @@ import functools
 import math
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError
 from torpor.base.missing import names_of
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.fourier import fourier, joined, split, stacked, turns
@@ -24,18 +24,15 @@ from torpor.tensor.host import known_size
 from torpor.tensor.mode import default_float
 from torpor.tensor.pairs import as_complex, paired
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import some_axes, spell, whole_number
+from torpor.tensor.spelling import among, some_axes, spell, whole_number
 from torpor.tensor.tensor import Tensor
-
-NORMS: Final = ("backward", "ortho", "forward")
 
 
 # --- arguments ------------------------------------------------------------------------------------
 def _scale(norm: str | None, count: int, inverse: bool) -> float:
     """What a transform of `count` numbers is multiplied with."""
     name = norm or "backward"
-    if name not in NORMS:
-        raise ValueRangeError(f"norm is one of {', '.join(NORMS)}, not {norm!r}")
+    among("norm", name, "backward", "ortho", "forward")
     if name == "ortho":
         return 1 / math.sqrt(count)
     return 1 / count if (name == "backward") == inverse else 1.0
@@ -79,21 +76,21 @@ def _around(x: Any, axis: int) -> tuple[int, int, int]:
 
 
 @repeated
-def _along(x: Any, axis: int, sign: int, scale: float) -> Any:
-    """The transform along one axis."""
+def _along(x: Any, axis: int, count: int, sign: int, scale: float) -> Any:
+    """The transform along one axis, of `count` numbers."""
     flat = as_complex(x).reshape(*_around(x, axis))
     made = fourier(joined(flat.real, flat.imag), sign, scale)
     return split(made.reshape(*x.shape, 2))
 
 
 @repeated
-def _half(x: Any, axis: int, sign: int, scale: float) -> Any:
+def _half(x: Any, axis: int, count: int, sign: int, scale: float) -> Any:
     """The first numbers of the transform of n real ones, of which the others follow. Of an even n
     each pair is a complex number z: X_k is made of Z_k and the conjugate of Z_(n/2 - k).
     """
-    before, count, behind = _around(x, axis)
+    before, _, behind = _around(x, axis)
     if count % 2:
-        return _along(x, axis, sign, scale).narrow(axis, 0, count // 2 + 1)
+        return _along(x, axis, count, sign, scale).narrow(axis, 0, count // 2 + 1)
     pairs = x.reshape(before, count // 2, 2, behind).transpose(2, 3)
     whole = fourier(pairs, sign, scale / 2)
     a, b = Tensor.cat([whole, whole.narrow(1, 0, 1)], dim=1).unbind(-1)
@@ -116,7 +113,7 @@ def _whole(x: Any, axis: int, count: int, sign: int, scale: float) -> Any:
     x = paired(x.real, free.where(x.imag, 0))
     if count % 2:
         rest = x.narrow(axis, 1, (count - 1) // 2).flip(axis).conj()
-        return _along(Tensor.cat([x, rest], dim=axis), axis, sign, scale).real
+        return _along(Tensor.cat([x, rest], dim=axis), axis, count, sign, scale).real
     before, size, behind = _around(x, axis)
     flat = x.reshape(before, size, behind)
     a, b, c, d = (part.narrow(1, 0, size - 1) for each in (flat, flat.flip(1))
@@ -129,10 +126,13 @@ def _whole(x: Any, axis: int, count: int, sign: int, scale: float) -> Any:
 
 
 # --- one axis, by name ----------------------------------------------------------------------------
-def _one(x: Any, n: Any, dim: int, norm: str | None, sign: int, inverse: bool) -> Any:
+def _one(along: Any, x: Any, n: Any, dim: int, norm: str | None, sign: int, inverse: bool) -> Any:
+    """The transform along one axis by `_along`, `_half` or `_whole`."""
     (axis,) = some_axes(dim, x.ndim) or _no_axis(x)
-    count = _length(x.shape[axis] if n is None else n)
-    return _along(_cut(x, axis, count), axis, sign, _scale(norm, count, inverse))
+    there = 2 * (x.shape[axis] - 1) if along is _whole else x.shape[axis]
+    count = _length(there if n is None else n)
+    part = _cut(x, axis, count // 2 + 1 if along is _whole else count)
+    return along(part, axis, count, sign, _scale(norm, count, inverse))
 
 
 def _no_axis(x: Any) -> Any:
@@ -147,46 +147,34 @@ def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None
     >>> fft(Tensor([1.0, 0.0, 0.0, 0.0])).tolist()
     [(1+0j), (1+0j), (1+0j), (1+0j)]
     """
-    return _one(_floats(input), n, dim, norm, -1, False)
+    return _one(_along, _floats(input), n, dim, norm, -1, False)
 
 
 def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`: with "backward" the factor 1/n."""
-    return _one(_floats(input), n, dim, norm, 1, True)
+    return _one(_along, _floats(input), n, dim, norm, 1, True)
 
 
 def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The first n // 2 + 1 numbers of `fft` of real ones; the others are their conjugates."""
-    return _to_half(_real(input, "rfft"), n, dim, norm, -1, False)
+    return _one(_half, _real(input, "rfft"), n, dim, norm, -1, False)
 
 
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: n real numbers (2 (m - 1) of m, unless given). Imaginary parts that
     cannot be there, of the first number and with even n of the last, are left out.
     """
-    return _from_half(_floats(input), n, dim, norm, 1, True)
-
-
-def _from_half(x: Any, n: Any, dim: int, norm: str | None, sign: int, inverse: bool) -> Any:
-    (axis,) = some_axes(dim, x.ndim) or _no_axis(x)
-    count = _length(2 * (x.shape[axis] - 1) if n is None else n)
-    return _whole(x, axis, count, sign, _scale(norm, count, inverse))
+    return _one(_whole, _floats(input), n, dim, norm, 1, True)
 
 
 def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The n real numbers of `fft` of a conjugate symmetric signal, given by its first half."""
-    return _from_half(_floats(input), n, dim, norm, -1, False)
+    return _one(_whole, _floats(input), n, dim, norm, -1, False)
 
 
 def ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: the first n // 2 + 1 numbers of `ifft` of real ones."""
-    return _to_half(_real(input, "ihfft"), n, dim, norm, 1, True)
-
-
-def _to_half(x: Any, n: Any, dim: int, norm: str | None, sign: int, inverse: bool) -> Any:
-    (axis,) = some_axes(dim, x.ndim) or _no_axis(x)
-    count = _length(x.shape[axis] if n is None else n)
-    return _half(_cut(x, axis, count), axis, sign, _scale(norm, count, inverse))
+    return _one(_half, _real(input, "ihfft"), n, dim, norm, 1, True)
 
 
 # --- several axes ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from torpor.base.errors import GradientError
 from torpor.base.missing import names_of
 from torpor.tensor.differentiate import depends_on, recorded, released
 from torpor.tensor.looping import filled
-from torpor.tensor.mode import carrying_tangents
+from torpor.tensor.mode import carrying_tangents, held
 from torpor.tensor.transforms import directions, followed, parts_in, pushed, through_no_grad
 from torpor.tensor.write import as_it_is
 
@@ -36,12 +36,8 @@ def dual_level() -> Iterator[int]:
     """Where tensors may carry tangents: they lose them at the end. One level holds no other one."""
     if _level.get() is not None:
         raise GradientError("a dual_level inside of another; torpor.jvp may be in a jvp")
-    token = _level.set([])
-    try:
-        with carrying_tangents():
-            yield 0
-    finally:
-        _level.reset(token)
+    with held(_level, []), carrying_tangents():
+        yield 0
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:

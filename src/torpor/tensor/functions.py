@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import ShapeError
 from torpor.ir.ops import Ops
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.division import floor_like
 from torpor.tensor.handle import Handle, float_dtype, floats, make, unary, weak_constant, with_rule
 from torpor.tensor.operands import clamped, need, sized, sloped
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import an_axis, whole_number, within
+from torpor.tensor.spelling import among, an_axis, whole_number, within
 from torpor.tensor.wide import wide_dtype, widely
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 # Klambauer et al., "Self-Normalizing Neural Networks" (2017), equation 14.
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
@@ -147,7 +145,7 @@ class Functions(Handle):
         x = _wide(self)
         size = x.abs()
         made = _half_exp(size) + (-size).exp() * 0.5
-        return _sloped(made, x, x.sinh()).cast(float_dtype(self.dtype))
+        return sloped(made, (x, x.sinh())).cast(float_dtype(self.dtype))
 
     erf = _op(
         Ops.ERF, "Error function, 2 / sqrt(pi) times the integral of exp(-t²) from 0 to x: 2 ulp."
@@ -257,9 +255,8 @@ class Functions(Handle):
         x = floats(self)
         negative = x.detach() < 0
         decayed = negative.where(x, -x).exp()
-        return _sloped(
-            negative.where(decayed, 1.0) / (decayed + 1), x, decayed / (decayed + 1) ** 2
-        )
+        made = negative.where(decayed, 1.0) / (decayed + 1)
+        return sloped(made, (x, decayed / (decayed + 1) ** 2))
 
     @widely
     def logsigmoid(self) -> Tensor:
@@ -287,14 +284,13 @@ class Functions(Handle):
 
         Hendrycks and Gimpel, 2016, arXiv:1606.08415, section 2.
         """
+        among("gelu's approximate", approximate, "none", "tanh")
         x, dtype = _wide(self), float_dtype(self.dtype)
         if approximate == "tanh":
             bend = (x + 0.044715 * x * x * x) * math.sqrt(2 / math.pi)
             turn = bend.tanh()
             steep = (0.134145 * x * x + 1) * math.sqrt(0.5 / math.pi)
             return _gated(x, 0.5 * (turn + 1), (1 - turn * turn) * steep).cast(dtype)
-        if approximate != "none":
-            raise ValueRangeError(f"gelu's approximate is 'none' or 'tanh', not {approximate!r}")
         density = (-0.5 * x * x).exp() * math.sqrt(0.5 / math.pi)
         return _gated(x, 0.5 * ((x * math.sqrt(0.5)).erf() + 1), density).cast(dtype)
 
@@ -399,15 +395,10 @@ class Functions(Handle):
 
 
 def _gated(operand: Any, gate: Any, slope: Any) -> Tensor:
-    """x g(x), of g and its slope."""
-    return _sloped(operand * gate, operand, gate + operand * slope)
-
-
-def _sloped(value: Any, operand: Any, slope: Any) -> Tensor:
-    """The value with its slope: a gradient is multiplied once, so that of an infinite one is
+    """x g(x), of g and its slope: a gradient is multiplied once, so that of an infinite one is
     infinite, not the difference of two.
     """
-    return value if value.is_pair else sloped(value, (operand, slope))
+    return sloped(operand * gate, (operand, gate + operand * slope))
 
 
 def _elu(operand: Any, alpha: Any, inner: Any, slope: Any) -> Tensor:

@@ -32,7 +32,8 @@ def gradcheck(
     for place in asked:
         slopes = _differences(func, given, place, eps)
         for number, (output, slope) in enumerate(zip(_outputs(func, given), slopes, strict=True)):
-            found = _gradients(output, given[place])
+            rows = [_parts(one.gradient(given[place])[0]) for one in output.reshape(-1)]
+            found = np.stack(rows, axis=1)  # of the input's numbers, by those of the output
             if not np.allclose(found, slope, rtol, atol, equal_nan=True):
                 if not raise_exception:
                     return False
@@ -92,8 +93,3 @@ def _differences(func: Function, given: list[Any], place: int, eps: float) -> li
             ends.append([_parts(one.detach()) for one in outputs])
         rows.append([(up - down) / (2 * eps) for up, down in zip(*ends, strict=True)])
     return [np.stack(column) for column in zip(*rows, strict=True)]
-
-
-def _gradients(output: Any, source: Any) -> Matrix:
-    """matrix[number of the input, number of the output], by one gradient for each output."""
-    return np.stack([_parts(one.gradient(source)[0]) for one in output.reshape(-1)], axis=1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from itertools import product
@@ -31,7 +31,7 @@ from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, standing_for, with_rule
 from torpor.tensor.host import Array, known_shape
 from torpor.tensor.inside import depends_on_step
-from torpor.tensor.mode import enable_grad
+from torpor.tensor.mode import enable_grad, held
 from torpor.tensor.realisation import compute_all
 from torpor.tensor.watch import active, watcher
 
@@ -46,13 +46,13 @@ _told: Final[ContextVar[list[tuple[Any, str]] | None]] = ContextVar("torpor_told
 
 def host(
     name: str, fault: str = "did not converge", which: Callable[[Array], int] = lambda _: 1
-) -> Callable[[Function], Callable[..., tuple[Any, ...]]]:
+) -> Callable[[Function], Callable[..., Any]]:
     """Make a function of arrays (..., n, m) and options one of tensors, computed on the host. Where
     it raises NumPy's `LinAlgError` the results of those matrices are NaN, and `fault` is the error,
     which for a matrix is of the kind `which`, not 0.
     """
 
-    def register(function: Function) -> Callable[..., tuple[Any, ...]]:
+    def register(function: Function) -> Callable[..., Any]:
         FAULTS[name] = fault
         FUNCTIONS[name] = partial(_packed, function, which)
         return partial(on_host, name, function)
@@ -60,11 +60,10 @@ def host(
     return register
 
 
-def on_host(
-    name: str, function: Function, *operands: Any, options: tuple[Any, ...] = ()
-) -> tuple[Any, ...]:
-    """The tensors that a function of this name gives: one for its rule, flattened side by side but
-    for the axes of the batch, complex ones in two parts, and what is wrong with each matrix.
+def on_host(name: str, function: Function, *operands: Any, options: tuple[Any, ...] = ()) -> Any:
+    """The tensors that a function of this name gives, or the only one. For its rule they are one
+    tensor: flattened side by side but for the axes of the batch, complex ones in two parts, and
+    what is wrong with each matrix.
     """
     kinds = "".join([COMPLEX if one.is_pair else REAL for one in operands])
     parts = [part.detach() for one in operands for part in one._parts]
@@ -73,7 +72,8 @@ def on_host(
     layout = _layout(function, kinds, options, tuple([one[-2:] for one in shapes]), formats)
     call = HostCall(name, (kinds, *options), shapes)
     compute = _as_command if any(map(is_unknown, operands)) else _at_once
-    return ruled(name, compute(call, parts, layout, operands), layout, operands)
+    made = ruled(name, compute(call, parts, layout, operands), layout, operands)
+    return made if len(made) > 1 else made[0]
 
 
 def wide_of(dtype: DType) -> DType:
@@ -133,15 +133,9 @@ def _node(*arguments: Any) -> UOp:
     return UOp(Ops.KERNEL, operands[0].dtype, tuple(operands), (call, shape))
 
 
-@contextmanager
-def telling() -> Iterator[list[tuple[Any, str]]]:
+def telling() -> Any:
     """What would be errors: tensors of what is wrong with each matrix, or 0, and their words."""
-    found: list[tuple[Any, str]] = []
-    before = _told.set(found)
-    try:
-        yield found
-    finally:
-        _told.reset(before)
+    return held(_told, [])
 
 
 @lru_cache(maxsize=256)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Shape, Size, fold_size, product, shape_of, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import (
     Box,
@@ -36,10 +37,6 @@ from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import placed, required, wrapped
 from torpor.tensor.watch import active, as_size
 from torpor.tensor.write import write
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
-
 
 _PLAIN: Final = frozenset({int, slice, type(None)})  # parts of keys that mean one thing alone
 
@@ -225,7 +222,8 @@ def _plan_slice(plan: _Plan, part: slice, size: Size, operand: Any) -> None:
         stop = size if part.stop is None else part.stop
         if isinstance(size, UOp):
             start, stop = (size + v if isinstance(v, int) and v < 0 else v for v in (start, stop))
-        length = stop if start == 0 and isinstance(start, int) else _difference(stop, start)
+        from_0 = start == 0 and isinstance(start, int)
+        length = stop if from_0 else fold_size(size_node(stop) - size_node(start))
         _append(plan, (start, stop), 1, False, length)
         return
     try:
@@ -240,11 +238,6 @@ def _plan_slice(plan: _Plan, part: slice, size: Size, operand: Any) -> None:
     if not count:
         start = stop = 0
     _append(plan, (start, max(start, min(stop, size))), abs(step), step < 0, count)
-
-
-def _difference(stop: Size, start: Size) -> Size:
-    """Gives stop - start of sizes."""
-    return fold_size(size_node(stop) - size_node(start))
 
 
 def _boxed(operand: Handle, key: Any) -> Tensor | None:
@@ -389,8 +382,7 @@ class Indexing(Handle):
         if not plan.tensors:
             return made
         axes, indices, names = zip(*plan.tensors, strict=True)
-        selected: Tensor = _selected(made, axes, names, *indices)
-        return selected
+        return _selected(made, axes, names, *indices)
 
     def _written_at(self, key: Any, value: Any, op: Ops = Ops.STORE) -> None:
         """`x[key] = value`; or another operation for each element of the value in order."""

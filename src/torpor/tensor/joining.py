@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import Handle, derive, located, make, weak_constant
 from torpor.tensor.host import buffer_from, read, seen_by_host
 from torpor.tensor.repeated import repeated
@@ -29,10 +30,6 @@ from torpor.tensor.spelling import (
     some_axes,
 )
 from torpor.tensor.watch import active
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
-
 
 MANY: Final = 8  # parts from which they are joined in memory: a choice
 LARGEST: Final = 1 << 20  # bytes that are joined so: what the host copies while a kernel is planned

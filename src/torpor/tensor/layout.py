@@ -9,13 +9,13 @@ from torpor.base.errors import OutOfBoundsError, ShapeError
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
 from torpor.ir.infer import largest, product, shape_of
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
 from torpor.tensor.path import forward
 from torpor.tensor.spelling import a_shape, one_axis
 
 if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
     from torpor.view import View
 
 _KINDS: Final = {"is_cpu": "CPU", "is_cuda": "CUDA", "is_mps": "METAL", "is_meta": "NULL"}

@@ -8,77 +8,46 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from torpor.base.errors import LinAlgError as LinAlgError
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import LinAlgError, ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import dense, factorisation
 from torpor.tensor.amp import raised
-from torpor.tensor.checked import (
+from torpor.tensor.creation import beside
+from torpor.tensor.host import known_shape
+from torpor.tensor.host_call import telling
+from torpor.tensor.lu import lu, lu_factor, lu_factor_ex, lu_solve
+from torpor.tensor.namespace import function_of
+from torpor.tensor.reflections import householder_product
+from torpor.tensor.results import (
+    QR,
     Checked,
     CheckedInverse,
     CheckedTriangle,
-    checked,
+    Eigen,
+    Factors,
+    Least,
+    Polar,
 )
-from torpor.tensor.creation import beside
-from torpor.tensor.dense import QR, Eigen, LogDeterminant
-from torpor.tensor.host import known_shape
-from torpor.tensor.lu import lu as lu
-from torpor.tensor.lu import lu_factor as lu_factor
-from torpor.tensor.lu import lu_factor_ex as lu_factor_ex
-from torpor.tensor.lu import lu_solve as lu_solve
-from torpor.tensor.namespace import function_of
-from torpor.tensor.reflections import householder_product as householder_product
-from torpor.tensor.spelling import some_axes, spell
+from torpor.tensor.spelling import among, some_axes, spell, spelled
 from torpor.tensor.tensor import Tensor
 from torpor.tensor.wide import widely
 
 DRIVERS: Final = ("gels", "gelsd", "gelss")  # routines of LAPACK that `lstsq` is asked for by name
 
-det = function_of("det")
-inv = function_of("inverse")
-matmul = function_of("matmul")
-matrix_exp = function_of("matrix_exp")
-matrix_power = function_of("matrix_power")
-vecdot = function_of("vecdot")
+ORDERS: Final = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)  # of `matrix_norm`
 
-
-_ORDERS: Final = "matrix_norm's ord is 'fro', 'nuc', or 1, 2, inf and these negative, not"
-
-
-class Factors(NamedTuple):
-    """What `svd` gives: A = U diag(S) Vh."""
-
-    U: Any
-    S: Any
-    Vh: Any
-
-
-class Least(NamedTuple):
-    """What `lstsq` gives."""
-
-    solution: Any
-    residuals: Any
-    rank: Any
-    singular_values: Any
-
-
-def slogdet(A: Tensor) -> LogDeterminant:
-    """(sign, logabsdet) of the determinants."""
-    return A.slogdet()
-
-
-def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
-    """Triangles L with A = L L.H; those of A = L.H L with `upper`."""
-    return A.cholesky(upper)
+cholesky, det, inv, slogdet = map(function_of, ("cholesky", "det", "inverse", "slogdet"))
+matmul, matrix_exp, matrix_power, vecdot = map(
+    function_of, ("matmul", "matrix_exp", "matrix_power", "vecdot")
+)
 
 
 def qr(A: Tensor, mode: str = "reduced") -> QR:
     """A = Q R; mode "complete" has Q square, "r" has no Q."""
-    if mode not in ("reduced", "complete", "r"):
-        raise ValueRangeError(f"qr's mode is 'reduced', 'complete' or 'r', not {mode!r}")
+    among("qr's mode", mode, "reduced", "complete", "r")
     made = dense.qr(A, mode == "complete")
     return QR(A.new_zeros((0,)), made.R) if mode == "r" else made
 
@@ -91,7 +60,7 @@ def svd(A: Tensor, full_matrices: bool = True) -> Factors:
 
 def svdvals(A: Tensor) -> Tensor:
     """The singular values, descending."""
-    return dense.svd(A)[1]
+    return factorisation.svdvals(dense.matrices(A, "svdvals", False))
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigen:
@@ -116,13 +85,6 @@ def eig(A: Tensor) -> Eigen:
 def eigvals(A: Tensor) -> Tensor:
     """The eigenvalues of square matrices: complex."""
     return eig(A).eigenvalues
-
-
-class Polar(NamedTuple):
-    """What `polar` gives: A = U H."""
-
-    U: Any
-    H: Any
 
 
 def polar(A: Tensor) -> Polar:
@@ -163,8 +125,24 @@ def solve_triangular(
     return made.squeeze(-1) if alone else made
 
 
-cholesky_ex = checked(cholesky, CheckedTriangle)
-inv_ex, solve_ex = checked(inv, CheckedInverse), checked(solve, Checked)
+def _checked(function: Callable[..., Any], kind: Any) -> Any:
+    """The function with `check_errors=False`: where it raises, it gives NaN and says why."""
+
+    def method(A: Tensor, *arguments: Any, check_errors: bool = False, **options: Any) -> Any:
+        with telling() as told:
+            made = function(A, *arguments, **options)
+        info, words = told[0]
+        if check_errors and info.any():
+            raise LinAlgError(words)
+        return kind(made, info.int())
+
+    method.__name__ = f"{function.__name__}_ex"
+    method.__doc__ = f"(`{function.__name__}`, info): NaN and which pivot, where there is none."
+    return spelled(method)
+
+
+cholesky_ex = _checked(cholesky, CheckedTriangle)
+inv_ex, solve_ex = _checked(inv, CheckedInverse), _checked(solve, Checked)
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None) -> Least:
@@ -172,14 +150,12 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = Non
     the drivers but "gelsy", PyTorch's own, where A has more rows than columns and full rank), rank,
     and singular values (of "gelsd" and "gelss").
     """
-    if driver not in (None, "gelsy", *DRIVERS):
-        known = ", ".join(("gelsy", *DRIVERS))
-        raise ValueRangeError(f"lstsq's driver is one of {known}, not {driver!r}")
+    among("lstsq's driver", driver, None, "gelsy", *DRIVERS)
     a, b, alone = dense.of_vectors(A, B)
     rows, columns = known_shape(a.shape[-2:])
     tolerance = _epsilon(a) * max(rows, columns) if rcond is None else rcond
     made = factorisation.pinv(dense.matrices(a, "lstsq", False), tolerance) @ b
-    values = dense.svd(a.detach())[1]
+    values = svdvals(a.detach())
     rank = (values > values.amax(-1, True) * tolerance).sum(-1) if min(rows, columns) else (
         a.new_zeros(a.shape[:-2], dtype="int64"))  # fmt: skip
     nothing = a.new_zeros((0,), dtype=a.dtype.part)
@@ -242,18 +218,17 @@ def matrix_norm(
     axes = some_axes(dim, x.ndim)
     if len(axes) != 2:
         raise ShapeError(f"matrix_norm is along two axes, not {dim!r}")
-    if isinstance(ord, str) and ord not in ("fro", "nuc"):
-        raise ValueRangeError(f"{_ORDERS} {ord!r}")
+    if ord not in ORDERS:
+        what = "matrix_norm's ord is 'fro', 'nuc', or 1, 2, inf and these negative"
+        raise ValueRangeError(f"{what}, not {ord!r}")
     rows, columns = axes
     if ord == "fro":
         return x.norm(2, (rows, columns), keepdim)
     moved = x.movedim((rows, columns), (-2, -1))
     if ord == "nuc" or abs(ord) == 2:
-        values = dense.svd(moved)[1]
-    elif abs(ord) in (1, math.inf):
-        values = moved.abs().sum(-2 if abs(ord) == 1 else -1)
+        values = svdvals(moved)
     else:
-        raise ValueRangeError(f"{_ORDERS} {ord!r}")
+        values = moved.abs().sum(-2 if abs(ord) == 1 else -1)
     if ord == "nuc" or (ord > 0 and values.shape[-1] == 0):  # the greatest of nothing is 0
         made = values.sum(-1)
     else:
@@ -285,9 +260,9 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     if A.shape[-1] == 0:
         return A.abs().sum((-2, -1))
     if p in (None, 2, -2):
-        values: Any = dense.svd(A)[1]
-        return values.amax(-1) / values.amin(-1) if p != -2 else (
-            values.amin(-1) / values.amax(-1))  # fmt: skip
+        values: Any = svdvals(A)
+        most, least = values.amax(-1), values.amin(-1)
+        return least / most if p == -2 else most / least
     inverse, info = inv_ex(A)
     return info.ne(0).where(math.inf, matrix_norm(A, p) * matrix_norm(inverse, p))
 
@@ -299,7 +274,7 @@ def matrix_rank(
     rows, columns = known_shape(dense.matrices(A, "matrix_rank", hermitian).shape[-2:])
     if not rows or not columns:
         return A.new_zeros(A.shape[:-2], dtype="int64")
-    values: Any = eigvalsh(A.detach()).abs() if hermitian else dense.svd(A.detach())[1]
+    values: Any = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
     atol = tol if atol is None else atol
     if rtol is None:
         rtol = _epsilon(A) * max(rows, columns) if atol is None else 0.0

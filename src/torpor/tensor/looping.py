@@ -6,7 +6,7 @@ The function that says what a step is runs once, on tensors that stand for what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
@@ -17,6 +17,7 @@ from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Size, shape_of
 from torpor.ir.uop import UOp
 from torpor.ir.variable import is_above
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.handle import Handle, common_device, located, make, node_on, render_shape
 from torpor.tensor.host import known_shape
@@ -26,9 +27,6 @@ from torpor.tensor.nested import holds_complex
 from torpor.tensor.pending import wait_for_loop
 from torpor.tensor.tree import map_tree
 from torpor.tensor.watch import is_watched, watcher
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 Leaf = tuple[str, Any]  # where a leaf is in its tree, as text, and the leaf
 
@@ -130,7 +128,7 @@ def scanned(
     outs = [as_tensor(leaf, device=device) for _, leaf in leaves_of(made[1])]
     requires = grad_enabled() and any(t.requires_grad for t in (*given, *after, *outs))
     if count == 0:
-        empty = [make(steps_of_none(out), device) for out in outs]
+        empty = [make(build.constant(0, o.dtype, (0, *o.shape)), device) for o in outs]
         return filled(init, iter([tensor for _, tensor in begins])), filled(made[1], iter(empty))
     closed = Enclosed(
         [node_on(device, tensor) for tensor in (*after, *outs)],
@@ -206,11 +204,6 @@ def _placeholder(tensor: Tensor, device: str, stepped: bool = False) -> tuple[UO
 def _made(node: UOp, device: str, requires: bool, depth: int = 0) -> Tensor:
     """A result of a loop."""
     return make(node, device, requires and node.dtype.is_float, depth=depth)
-
-
-def steps_of_none(out: Tensor) -> UOp:
-    """Values of no step."""
-    return build.constant(0, out.dtype, (0, *out.shape))
 
 
 def _carried_on(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
@@ -11,6 +11,7 @@ from torpor.graph import build
 from torpor.ir.infer import product
 from torpor.ir.records import Requirement
 from torpor.tensor.amp import raised
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, float_dtype, floats, located, make, render_shape
 from torpor.tensor.iota import iota
@@ -19,24 +20,15 @@ from torpor.tensor.operands import choose, need, sized, sloped
 from torpor.tensor.random import random_uniform
 from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import placed, required
-from torpor.tensor.spelling import unexpected, within
+from torpor.tensor.spelling import among, unexpected, within
 from torpor.tensor.wide import wide_dtype, widely
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 
 def reduced(loss: Any, reduction: str) -> Tensor:
     """The mean, the sum or each of the losses, which are real."""
     need(not loss.is_pair, "a loss is real: take abs(), or real and imag, of complex numbers", loss)
-    made: Tensor = loss
-    if reduction == "mean":
-        return made.mean()
-    if reduction == "sum":
-        return made.sum()
-    if reduction == "none":
-        return made
-    raise ValueRangeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+    among("reduction", reduction, "mean", "sum", "none")
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
 def weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
@@ -186,7 +178,9 @@ class Loss(Handle):
         the logarithms are no less than -100, as in PyTorch. Both are between 0 and 1 (else an error
         at realisation).
         """
-        _same_shape(self, target)
+        if isinstance(target, Handle) and target.shape != self.shape:
+            what = f"a target of shape {render_shape(self.shape)} is needed"
+            raise located(ShapeError(what), (self, target))
         both: Any = self, beside(target, self)
         p, wanted = map(_probability, both, ("its input", "its target"))
         yes, no = p.log().maximum(-100.0), (-p).log1p().maximum(-100.0)
@@ -340,12 +334,6 @@ def _probability(values: Any, what: str) -> Any:
     """The values, which are checked to be between 0 and 1."""
     text = f"binary_cross_entropy needs {what} between 0 and 1"
     return derive(build.check, (values, (values >= 0) & (values <= 1)), Requirement("value", text))
-
-
-def _same_shape(operand: Any, target: Any) -> None:
-    if isinstance(target, Handle) and target.shape != operand.shape:
-        what = f"a target of shape {render_shape(operand.shape)} is needed"
-        raise located(ShapeError(what), (operand, target))
 
 
 def _affine(made: Any, weight: Any, bias: Any = None) -> Any:

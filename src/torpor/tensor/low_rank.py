@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from torpor.base.errors import ValueRangeError
 from torpor.tensor import dense, factorisation
-from torpor.tensor.dense import SVD, Eigen
 from torpor.tensor.host import known_shape
-from torpor.tensor.spelling import spell, within
+from torpor.tensor.results import SVD, Eigen
+from torpor.tensor.spelling import among, spell, within
 from torpor.tensor.tensor import Tensor
 
 
@@ -54,8 +53,7 @@ def lobpcg(
     near say nothing, but that X[..., m, k] and n give k, too.
     """
     a: Any = dense.matrices(A, "lobpcg")
-    if method not in (None, "basic", "ortho"):
-        raise ValueRangeError(f"lobpcg's method is 'basic' or 'ortho', not {method!r}")
+    among("lobpcg's method", method, None, "basic", "ortho")
     count = k or n or (1 if X is None else known_shape(X.shape)[-1])
     within("the number of eigenvalues k", count, 1, known_shape(a.shape)[-1])
     back = None if B is None else dense.matrices(B, "lobpcg").cholesky().inverse()

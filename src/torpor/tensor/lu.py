@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,33 +13,9 @@ from torpor.tensor import dense
 from torpor.tensor.factorisation import eye, inverse
 from torpor.tensor.host import Array, known_shape
 from torpor.tensor.host_call import host, rule
+from torpor.tensor.results import LU, Examined, Factored
 from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import Tensor
-
-
-class LU(NamedTuple):
-    """A = P L U: P a permutation, L a lower triangle with ones on its diagonal, U an upper one."""
-
-    P: Any
-    L: Any
-    U: Any
-
-
-class Factored(NamedTuple):
-    """L (below the diagonal) and U in one matrix, and int32 places from 1 on: row i was swapped
-    with row pivots[i], one after the other.
-    """
-
-    LU: Any
-    pivots: Any
-
-
-class Examined(NamedTuple):
-    """`Factored`, and int32: from 1 on the first pivot that is 0, or 0."""
-
-    LU: Any
-    pivots: Any
-    info: Any
 
 
 def lu(A: Tensor, *, pivot: bool = True) -> LU:
@@ -98,7 +74,7 @@ def lu_unpack(
         if not LU_pivots.dtype.is_int:
             raise DTypeError(f"pivots are integers, not {LU_pivots.dtype}")
         swaps = (LU_pivots.double() - 1).unsqueeze(-2)
-        order = _order(swaps, options=(rows,))[0].long()
+        order = _order(swaps, options=(rows,)).long()
         one = eye(LU_data, rows).expand(*LU_data.shape[:-2], rows, rows)
         permutation = _ordered(one.cast(LU_data.dtype), order).mT
     if unpack_data:
@@ -117,8 +93,8 @@ def _factors(a: Any, pivot: bool) -> tuple[tuple[Any, Any], Any, Any]:
     rows, columns = known_shape(a.shape[-2:])
     side = min(rows, columns)
     wide = a.detach() if a.is_pair else a.detach().double()
-    swaps = _pivots(wide, options=(pivot,))[0]
-    order = _order(swaps.unsqueeze(-2), options=(rows,))[0].long()
+    swaps = _pivots(wide, options=(pivot,))
+    order = _order(swaps.unsqueeze(-2), options=(rows,)).long()
     moved = _ordered(a, order) if pivot else a
     low, high = _eliminated(moved.narrow(-1, 0, side).narrow(-2, 0, side))
     if columns > side:

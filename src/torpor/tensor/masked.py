@@ -16,7 +16,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import located
-from torpor.tensor.spelling import one_axis, some_axes, spell
+from torpor.tensor.spelling import among, one_axis, some_axes, spell
 from torpor.tensor.tensor import Tensor
 
 # What a masked element stands for in a method that takes an axis, or several.
@@ -172,8 +172,7 @@ def segment_reduce(
     [1.0, 0.0, 6.0]
     """
     x: Any = as_tensor(data)
-    if reduce not in SEGMENTS:
-        raise ValueRangeError(f"reduce is one of {', '.join(SEGMENTS)}, not {reduce!r}")
+    among("reduce", reduce, *SEGMENTS)
     if indices is not None or (lengths is None) is (offsets is None):
         raise ValueRangeError("segment_reduce takes either lengths or offsets")
     place = one_axis(axis, x.ndim)

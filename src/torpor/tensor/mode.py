@@ -44,13 +44,18 @@ def keeps_graphs() -> bool:
 
 
 @contextlib.contextmanager
-def carrying_tangents() -> Iterator[None]:
-    """Tensors may carry tangents inside."""
-    token = _tangents.set(True)
+def held(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
+    """The variable has this value inside."""
+    token = variable.set(value)
     try:
-        yield
+        yield value
     finally:
-        _tangents.reset(token)
+        variable.reset(token)
+
+
+def carrying_tangents() -> Any:
+    """Tensors may carry tangents inside."""
+    return held(_tangents, True)
 
 
 def is_grad_enabled() -> bool:
@@ -232,13 +237,10 @@ def set_default_device(name: str) -> None:
 @contextlib.contextmanager
 def made_as(name: str | None, dtype: DType | str | type | None) -> Iterator[None]:
     """Tensors that say nothing else are made on this device inside, and floats in this format."""
-    token = None if dtype is None else _default_float.set(_float_format(dtype))
-    try:
-        with contextlib.nullcontext() if name is None else device(str(name)):
-            yield
-    finally:
-        if token is not None:
-            _default_float.reset(token)
+    kind = default_float() if dtype is None else _float_format(dtype)
+    here = contextlib.nullcontext() if name is None else device(str(name))
+    with held(_default_float, kind), here:
+        yield
 
 
 def set_default_dtype(dtype: DType | str | type) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torpor.base.dtypes import DType
 from torpor.base.errors import ShapeError
@@ -13,6 +13,7 @@ from torpor.graph import plain
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Size, fold_size, product, size_node
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import Handle, boxed, located, view
 from torpor.tensor.host import known_shape, known_size
 from torpor.tensor.spelling import (
@@ -24,9 +25,6 @@ from torpor.tensor.spelling import (
     some_axes,
     whole_number,
 )
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 
 def plus(left: Size, right: Size) -> Size:
@@ -196,7 +194,9 @@ class Movement(Handle):
         ((3,), (3, 1))
         """
         axes = set(some_axes(dim, self.ndim))
-        kept = [s for axis, s in enumerate(self.shape) if not (axis in axes and _is_one(s))]
+        kept = [
+            s for n, s in enumerate(self.shape) if n not in axes or type(s) is not int or s != 1
+        ]
         return view(self, "reshape", tuple(kept))
 
     def unsqueeze(self, dim: int) -> Tensor:
@@ -351,10 +351,6 @@ class Movement(Handle):
         flat = square.reshape(*lead, count * count)
         pairs = ((0, 0),) * len(lead) + ((0, count),)  # one more column: the diagonal is column 0
         return view(flat, "pad", pairs).reshape(*lead, count, count + 1).select(-1, 0)
-
-
-def _is_one(size: Size) -> bool:
-    return isinstance(size, int) and size == 1
 
 
 def _inferred(handle: Any, shape: Sequence[Any]) -> tuple[Any, ...]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import Handle
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 
 def holds_complex(data: Any) -> bool:

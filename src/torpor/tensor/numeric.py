@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 from torpor.base.dtypes import dtypes, from_name
 from torpor.base.errors import DTypeError, NoPartError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, float_dtype, floats, located, with_rule
 from torpor.tensor.operands import choose, need, promoted, sign_bit, sloped
 from torpor.tensor.repeated import repeated
+from torpor.tensor.results import Scaled
 from torpor.tensor.special import arc
 from torpor.tensor.spelling import within
 from torpor.tensor.wide import widely
 
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
-
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12")  # of the array API standard
 FEW: Final = 64  # elements that are looked for one by one
-
-
-class Scaled(NamedTuple):
-    """What `frexp` gives."""
-
-    mantissa: Any
-    exponent: Any
 
 
 def _pair(left: Any, right: Any) -> tuple[Any, Any]:
@@ -206,7 +198,7 @@ class Numeric(Handle):
         """Itself: every format is a real one."""
         return self  # type: ignore[return-value]
 
-    conj_physical = resolve_conj = resolve_neg = conj
+    conj_physical = conj
 
     @property
     def real(self) -> Tensor:
@@ -220,13 +212,14 @@ class Numeric(Handle):
 
     @property
     def H(self) -> Tensor:
-        """The transpose of a matrix."""
-        return self.T
+        """The (conjugate) transpose of a matrix."""
+        return self.T.conj()
 
-    @property
-    def mH(self) -> Tensor:
-        """The transposes of a stack of matrices."""
-        return self.mT
+    def adjoint(self) -> Tensor:
+        """The (conjugate) transposes of a stack of matrices."""
+        return self.mT.conj()
+
+    mH = property(adjoint)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """`torpor.array_api`: the functions of the array API standard."""
@@ -257,7 +250,7 @@ class Numeric(Handle):
 
     def is_complex(self) -> bool:
         """Whether the format is a complex one."""
-        return False
+        return self.is_pair
 
     def complex(self, imag: Any) -> Tensor:
         """The complex numbers of these real parts and those imaginary ones, in one float format."""
@@ -288,7 +281,7 @@ class Numeric(Handle):
 
     def is_signed(self) -> bool:
         """Whether the format has negative numbers."""
-        return self.dtype.kind in ("int", "float")
+        return self.dtype.kind in ("int", "float", "complex")
 
     def is_same_size(self, other: Tensor) -> bool:
         """Whether both have the same shape."""
@@ -301,7 +294,7 @@ class Numeric(Handle):
         within("rtol", rtol, 0)
         within("atol", atol, 0)
         x, y = promoted(self, beside(other, self))
-        wide = x.dtype if x.dtype.is_float else dtypes.float64
+        wide = x.dtype if x.dtype.kind in ("float", "complex") else dtypes.float64
         near = (x.cast(wide) - y.cast(wide)).abs() <= y.cast(wide).abs() * rtol + atol
         made = x.eq(y) | (near & x.isfinite() & y.isfinite())
         return made | (x.isnan() & y.isnan()) if equal_nan else made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import (
     Handle,
     as_scalar,
@@ -26,10 +27,6 @@ from torpor.tensor.handle import (
     with_rule,
 )
 from torpor.tensor.mode import default_float
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
-
 
 CONDITIONS: Final = (dtypes.bool, dtypes.uint8)
 
@@ -140,8 +137,11 @@ def choose(condition: Any, yes: Any, no: Any) -> Tensor:
 
 def sloped(value: Any, *pairs: tuple[Any, Any], flat: Sequence[Any] = ()) -> Tensor:
     """The value, with the gradient s dx + … of pairs (x, s), which are broadcast: each slope is a
-    tensor with a gradient of its own. It does not depend on what is `flat`.
+    tensor with a gradient of its own. It does not depend on what is `flat`. A complex value keeps
+    the gradient of what made it.
     """
+    if value.is_pair:
+        return value
     shape = value.shape
     sides = [one.cast(value.dtype) for pair in pairs for one in pair]
     sides = [one if one.shape == shape else one.expand(*shape) for one in sides]

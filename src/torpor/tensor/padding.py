@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.infer import Size
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.joining import joined
 from torpor.tensor.movement import plus
 from torpor.tensor.operands import choose
 from torpor.tensor.spelling import a_shape, a_size, whole_number
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 
 class Padding(Handle):

@@ -186,10 +186,6 @@ class Pair(Tensor):
         made.real, made.imag = value_of(self._re), value_of(self._im)
         return made
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        made = self.numpy()
-        return made if dtype is None else made.astype(dtype)
-
     def __dlpack__(self, **options: Any) -> Any:
         return self.numpy().__dlpack__(**options)
 
@@ -236,14 +232,6 @@ class Pair(Tensor):
             return self
         return paired(self._re.cast(kind.part), self._im.cast(kind.part))
 
-    def is_complex(self) -> bool:
-        """True."""
-        return True
-
-    def is_signed(self) -> bool:
-        """True: both parts are."""
-        return True
-
     def isreal(self) -> Tensor:
         """Whether the imaginary part is 0."""
         return self._im.eq(0)
@@ -253,23 +241,6 @@ class Pair(Tensor):
         return paired(self._re.clone(), -self._im)
 
     conj_physical = conj
-
-    def resolve_conj(self) -> Tensor:
-        """Itself."""
-        return self
-
-    resolve_neg = positive = __pos__ = resolve_conj
-
-    def adjoint(self) -> Tensor:
-        """The conjugate transposes of a stack of matrices."""
-        return self.mT.conj()
-
-    mH = property(adjoint)
-
-    @property
-    def H(self) -> Tensor:
-        """The conjugate transpose of a matrix."""
-        return self.T.conj()
 
     # --- in place ---------------------------------------------------------------------------------
     def copy_(self, source: Any) -> Tensor:
@@ -301,10 +272,6 @@ class Pair(Tensor):
     def fill_(self, value: Any) -> Tensor:
         """Every element becomes `value`; itself."""
         return self.copy_(value)
-
-    def zero_(self) -> Tensor:
-        """Every element becomes 0; itself."""
-        return self.copy_(0)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """`x[key] = value`, as of real tensors."""

@@ -21,10 +21,6 @@ from torpor.tensor.mode import with_tangents
 from torpor.tensor.storage import recall
 
 
-def _leaf(node: UOp, identity: int) -> UOp:
-    return UOp(Ops.LEAF, node.dtype, (node,), identity)
-
-
 def detached(node: UOp) -> UOp:
     """The same value, through which no gradient flows: its graph is not held where it is known."""
     return UOp(Ops.DETACH, node.dtype, (recall(node) or node,))
@@ -40,7 +36,8 @@ def unrecorded(node: UOp) -> UOp:
 FORWARD: Final[dict[str, Callable[[UOp, Any], UOp]]] = {
     "reshape": build.reshape, "permute": build.permute, "expand": build.expand,
     "shrink": build.shrink, "pad": build.pad, "flip": build.flip, "bitcast": build.bitcast,
-    "again": build.again, "alias": build.alias, "leaf": _leaf,
+    "again": build.again, "alias": build.alias,
+    "leaf": lambda node, identity: UOp(Ops.LEAF, node.dtype, (node,), identity),
     "detach": lambda node, arg: (unrecorded if arg == UNRECORDED else detached)(node),
     "stride": lambda node, axis_and_step: build.stride_axis(node, *axis_and_step),
     "window": lambda node, arguments: build.window(node, *arguments),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.graph import build
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.convolution import check_window, windows
 from torpor.tensor.handle import (
     Handle,
@@ -25,18 +26,9 @@ from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose
 from torpor.tensor.repeated import repeated
+from torpor.tensor.results import Selected
 from torpor.tensor.spelling import pair
 from torpor.tensor.wide import widely
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
-
-
-class Pooled(NamedTuple):
-    """What maximum pools give with `return_indices`: places in the flattened spatial axes."""
-
-    values: Any
-    indices: Any
 
 
 def _maxima(dims: int) -> Callable[..., Any]:
@@ -53,16 +45,18 @@ def _maxima(dims: int) -> Callable[..., Any]:
         sizes, steps, spread, paddings, more = plan
         pairs = [(b, a + m) for (b, a), m in zip(paddings, more, strict=True)]
         check_window(self, sizes, pairs, spread)
-        padded = any(b or a for b, a in pairs)
-        grown: list[Any] = [None] * (self.ndim - dims) + pairs
-        found, _ = _pooled(self, sizes, steps, spread, pairs)
-        inside = _inside(self, grown, sizes, steps, spread) if padded else None
+        found = _pooled(self, sizes, steps, spread, pairs)
+        inside: Any = None
+        if any(b or a for b, a in pairs):
+            whole = make(build.constant(True, dtypes.bool, self.shape), self.device)
+            grown: list[Any] = [None] * (self.ndim - dims) + pairs
+            inside = _pooled(whole.pad(grown), sizes, steps, spread)  # which are no padding
         places: Any = None
         if return_indices:
             shape = known_shape(self.shape[-dims:])
             count = math.prod(shape)
             places = make(iota(count, self.device), self.device).reshape(*shape)
-            places, _ = _pooled(places.pad(pairs, value=count), sizes, steps, spread)
+            places = _pooled(places.pad(pairs, value=count), sizes, steps, spread)
         return _greatest(self, found, inside, places, dims, return_indices)
 
     method.__name__ = f"max_pool{dims}d"
@@ -241,10 +235,9 @@ def _pool_plan(
 
 
 def _pooled(operand: Any, sizes: Any, steps: Any, spread: Any, borders: Any = None) -> Any:
-    """Windows, with zeros at the borders: (tensor, axes of the windows)."""
+    """Windows, with zeros at the borders."""
     around = [(0, 0)] * len(sizes) if borders is None else borders
-    made = derive(windows, (operand,), sizes, steps, spread, around)
-    return made, tuple(range(-len(sizes), 0))
+    return derive(windows, (operand,), sizes, steps, spread, around)
 
 
 def _greatest(
@@ -265,13 +258,7 @@ def _greatest(
     first = found.where(around, math.prod(known_shape(operand.shape[-dims:]))).amin(axes)
     if operand.dtype.is_float:  # as in PyTorch, the last NaN
         first = values.isnan().where(windows.isnan().where(around, -1).amax(axes), first)
-    return Pooled(values, first)
-
-
-def _inside(operand: Any, grown: Any, sizes: Any, steps: Any, spread: Any) -> Any:
-    """Which elements of windows are not padding."""
-    whole = make(build.constant(True, dtypes.bool, operand.shape), operand.device)
-    return _pooled(whole.pad(grown), sizes, steps, spread)[0]
+    return Selected(values, first)
 
 
 def _quotient(total: Any, count: Any) -> Any:
@@ -292,8 +279,8 @@ def _mean_pool(
     behind = [*lead, *[(0, m) for m in more]]
     check_window(grown, sizes, [(0, m) for m in more], spread)
     borders = [(b, a + m) for (b, a), m in zip(paddings, more, strict=True)]
-    found, axes = _pooled(operand, sizes, steps, spread, borders)
-    total = found.sum(axes).cast(operand.dtype)
+    axes = tuple(range(-dims, 0))
+    total = _pooled(operand, sizes, steps, spread, borders).sum(axes).cast(operand.dtype)
     if divisor is not None:
         if not divisor:
             raise located(ShapeError("pooling cannot divide by 0"), (operand,))
@@ -303,5 +290,4 @@ def _mean_pool(
         return _quotient(total, count)
     inside = (grown if counted else operand).ones_like()
     inside = (inside if counted else inside.pad([*lead, *paddings])).pad(behind)
-    counts, _ = _pooled(inside, sizes, steps, spread)
-    return _quotient(total, counts.sum(axes))
+    return _quotient(total, _pooled(inside, sizes, steps, spread).sum(axes))

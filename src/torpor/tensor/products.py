@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.tensor.amp import lowered
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.contraction import added_to
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, flat, floats, located
@@ -14,9 +15,6 @@ from torpor.tensor.operands import promoted, scaled, sized
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, whole_number
 from torpor.tensor.wide import widely
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 
 def _beside(wide: Any, one: Any) -> Any:
@@ -68,8 +66,8 @@ class Products(Handle):
         return self.add(_beside(self, tensor1) / tensor2, alpha=value)
 
     def vdot(self, other: Any) -> Tensor:
-        """The sum of the products of two vectors' elements."""
-        return self.dot(other)
+        """The sum of the products of two vectors' elements, the conjugates of this one's."""
+        return self.conj().dot(other)
 
     def inner(self, other: Any) -> Tensor:
         """Sums of products along both last axes: (..., k) by (*, k) to (..., *)."""
@@ -106,9 +104,9 @@ class Products(Handle):
         return x.roll(-1, axis) * y.roll(1, axis) - x.roll(1, axis) * y.roll(-1, axis)
 
     def vecdot(self, other: Any, dim: int = -1) -> Tensor:
-        """Sums of products along an axis, the other axes broadcast."""
-        x, y = promoted(self, beside(other, self))
-        return (x * y).sum(dim).cast(x.dtype)
+        """Sums of products, of this one's conjugates, along an axis, the other axes broadcast."""
+        made: Any = self.conj() * beside(other, self)
+        return made.sum(dim).cast(made.dtype)
 
     def matrix_power(self, n: int) -> Tensor:
         """Square matrices (..., k, k) multiplied n times with themselves: by squares."""

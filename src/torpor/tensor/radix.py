@@ -15,7 +15,6 @@ from typing import Any, Final
 from torpor.base.dtypes import DType, dtypes, from_name
 from torpor.graph import build
 from torpor.ir.ops import Ops
-from torpor.ir.uop import UOp
 from torpor.tensor.handle import derive, make
 from torpor.tensor.iota import iota
 from torpor.tensor.looping import scan
@@ -147,13 +146,10 @@ def _pass(words: Any, start: int, bits: int, parts: int) -> Any:
     ordered = counts.permute(0, 2, 1).reshape(rows, parts << bits)
     before = ordered.cumsum(1, dtype=dtypes.int32) - ordered
     first = before.reshape(rows, 1 << bits, parts).permute(0, 2, 1)
-    places = derive(_places, (first, digit, ones))
+    # Where each element goes: its digit's counter, which starts at `first`.
+    counted = first, digit, ones
+    places = derive(lambda x, y, z: build.prior(build.scatter(x, y, z, 2, Ops.ADD)), counted)
     return placed(words, places.reshape(rows, length).cast(dtypes.int64))
-
-
-def _places(first: UOp, digit: UOp, ones: UOp) -> UOp:
-    """Where each element goes: its digit's counter, which starts at `first`."""
-    return build.prior(build.scatter(first, digit, ones, 2, Ops.ADD))
 
 
 def placed(values: Any, places: Any) -> Any:

@@ -14,7 +14,7 @@ import math
 import secrets
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from torpor.ir.infer import Size, largest, product, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable, bind
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import Handle, check_fits, make
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
@@ -36,9 +37,6 @@ from torpor.tensor.radix import placed, sorted_numbers
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import a_shape, counts_of, whole_number, within
 from torpor.tensor.watch import active, watcher
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 _WORD: Final = (1 << 32) - 1
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))  # the paper's table 2, for 2 x 32 bits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from torpor.graph import build
 from torpor.ir.infer import Size, product, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import (
     Handle,
     as_number,
@@ -27,25 +28,9 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.iota import iota
 from torpor.tensor.repeated import repeated
+from torpor.tensor.results import Extremes, Selected
 from torpor.tensor.spelling import one_axis, some_axes, within
 from torpor.tensor.wide import wide_dtype, widely
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
-
-
-class Extreme(NamedTuple):
-    """What `max(dim)` and `min(dim)` give: both of the shape without `dim`; indices are int64."""
-
-    values: Any
-    indices: Any
-
-
-class Extremes(NamedTuple):
-    """What `aminmax` gives."""
-
-    min: Any
-    max: Any
 
 
 def _reduce_node(node: UOp, op: Ops, axes: tuple[int, ...], keepdim: bool, wide: DType) -> UOp:
@@ -170,7 +155,10 @@ def _chosen(name: str, text: str) -> Callable[..., Any]:
         if dim is None:
             return _shared(extreme(), self)
         where = getattr(self, f"arg{name}")(dim, keepdim)
-        return Extreme(_of_first(extreme(dim, keepdim), self, dim), where)
+        found = extreme(dim, keepdim)
+        if self.dtype.is_float and self.ndim:  # the first of equal ones has the gradient
+            found = with_rule(found, (self,), "first", one_axis(dim, self.ndim))
+        return Selected(found, where)
 
     method.__name__, method.__doc__ = name, text
     return method
@@ -423,13 +411,6 @@ def _shared(value: Any, operand: Any, dim: Any = None) -> Tensor:
     if not operand.dtype.is_float:
         return value
     return with_rule(value, (operand,), "evenly", *_axes(dim, operand.ndim))
-
-
-def _of_first(value: Any, operand: Any, dim: int) -> Any:
-    """An extreme element along an axis, the first of equal ones having the gradient."""
-    if not operand.dtype.is_float or not operand.ndim:
-        return value
-    return with_rule(value, (operand,), "first", one_axis(dim, operand.ndim))
 
 
 def _first_where_extreme(operand: Any, dim: int | None, keepdim: bool, greatest: bool) -> Tensor:

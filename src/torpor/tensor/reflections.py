@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 from torpor.base.errors import ShapeError
 from torpor.tensor import dense, factorisation
 from torpor.tensor.factorisation import eye
 from torpor.tensor.host import known_shape
+from torpor.tensor.results import Reflections
 from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import Tensor
-
-
-class Reflections(NamedTuple):
-    """R, and below its diagonal the vectors v without the one that they begin with; and tau."""
-
-    a: Any
-    tau: Any
 
 
 def geqrf(A: Tensor) -> Reflections:

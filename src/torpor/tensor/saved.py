@@ -6,37 +6,26 @@ or computes again what it needs. So hooks see only what a `Function` keeps, by `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from torpor.base.missing import names_of
 from torpor.tensor.custom import saving_hooks
+from torpor.tensor.mode import held
 
 
-@contextmanager
-def saved_tensors_hooks(
-    pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]
-) -> Iterator[None]:
+def saved_tensors_hooks(pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> Any:
     """Inside, a `Function` keeps `pack_hook(tensor)` of each tensor for its gradient, for which
     `unpack_hook` of that is the tensor again. The innermost hooks hold. Operations keep no tensors.
     """
-    token = saving_hooks.set((pack_hook, unpack_hook))
-    try:
-        yield
-    finally:
-        saving_hooks.reset(token)
+    return held(saving_hooks, (pack_hook, unpack_hook))
 
 
-@contextmanager
-def save_on_cpu(pin_memory: bool = False, device_type: str = "cuda") -> Iterator[None]:
+def save_on_cpu(pin_memory: bool = False, device_type: str = "cuda") -> Any:
     """Inside, a `Function` keeps its tensors on the device CPU."""
-
-    def back(kept: tuple[Any, Any]) -> Any:
-        return kept[1].to(kept[0])
-
-    with saved_tensors_hooks(lambda one: (one.device, one.to("CPU")), back):
-        yield
+    return saved_tensors_hooks(
+        lambda one: (one.device, one.to("CPU")), lambda kept: kept[1].to(kept[0])
+    )
 
 
 __all__ = ["save_on_cpu", "saved_tensors_hooks"]

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from torpor.base.dtypes import as_dtype
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import Handle, derive, floats, with_rule
+from torpor.tensor.results import Selected
 from torpor.tensor.spelling import one_axis
 from torpor.tensor.wide import wide_dtype, widely
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
-
-
-class Running(NamedTuple):
-    """What `cummax` and `cummin` give, both of the tensor's shape; indices are int64."""
-
-    values: Any
-    indices: Any
 
 
 class Scan(Handle):
@@ -43,13 +35,13 @@ class Scan(Handle):
         """Running products, in formats as `prod`; with `dtype`, x is cast first."""
         return _running(self, dim, dtype, Ops.MUL)
 
-    def cummax(self, dim: int) -> Running:
+    def cummax(self, dim: int) -> Selected:
         """(values, indices): the greatest elements so far, NaN from the first NaN on, and where
         they stand: of equal ones the latest.
         """
         return _extremes(self, dim, Ops.MAX)
 
-    def cummin(self, dim: int) -> Running:
+    def cummin(self, dim: int) -> Selected:
         """(values, indices) of the least elements so far, as `cummax`."""
         return _extremes(self, dim, Ops.MIN)
 
@@ -97,10 +89,10 @@ def _running(operand: Any, dim: int, dtype: Any, op: Ops) -> Tensor:
     return derive(_scan_node, (wide,), op, axis).cast(final)
 
 
-def _extremes(operand: Any, dim: int, op: Ops) -> Running:
+def _extremes(operand: Any, dim: int, op: Ops) -> Selected:
     axis = one_axis(dim, operand.ndim)
     if not operand.ndim:
         found = _extremes(operand.reshape(1), 0, op)
-        return Running(found.values.reshape(()), found.indices.reshape(()))
+        return Selected(found.values.reshape(()), found.indices.reshape(()))
     values = derive(_scan_node, (operand,), op, axis)
-    return Running(values, derive(build.latest, (operand.detach(), values.detach()), axis))
+    return Selected(values, derive(build.latest, (operand.detach(), values.detach()), axis))

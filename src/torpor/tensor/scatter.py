@@ -7,7 +7,7 @@ counts, sums add up from the first index to the last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
@@ -16,6 +16,7 @@ from torpor.ir.infer import Size, shape_of
 from torpor.ir.ops import Ops, identity
 from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import beside, check_one
 from torpor.tensor.handle import (
     Handle,
@@ -34,9 +35,6 @@ from torpor.tensor.operands import choose, need, scaled
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import an_axis, one_axis, within
 from torpor.tensor.write import write
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 NO_CLASS: Final = Requirement("index", "one_hot got a class outside 0 <= class < num_classes")
 
@@ -247,11 +245,6 @@ class Scatter(Handle):
             return choose(mask, value.cast(self.dtype), self)
         check_fits(value, self.dtype)
         return choose(mask, self.dtype.cast_scalar(value), self)
-
-    def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
-        """As `masked_fill`, in place."""
-        write(self, self.masked_fill(mask, value), of_itself=True)
-        return self  # type: ignore[return-value]
 
 
 def _gathered(what: str, operand: Any, axis: int, index: Any, from_end: bool = False) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torpor.base.errors import ShapeError
 from torpor.device import Device
@@ -11,13 +11,11 @@ from torpor.graph import build
 from torpor.graph.multi import chunk
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.differentiate import leaf_before, make_leaf
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.mode import no_grad
 from torpor.tensor.realisation import realize
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 
 class Sharding(Handle):

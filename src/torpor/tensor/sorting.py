@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import OutOfBoundsError, ShapeError, ValueRangeError
 from torpor.graph import build
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose
 from torpor.tensor.radix import PAIRS, keys_of, of_ranks, sorted_numbers
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import one_axis
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
+from torpor.tensor.results import Selected
+from torpor.tensor.spelling import among, one_axis
 
 LANES: Final = 16  # elements of the widest vectors
 # Measured, as numbers of comparisons of pairs that take as long:
@@ -30,26 +29,19 @@ LEVEL: Final = 400_000.0  # starting the kernels that cut rows into blocks once
 FEWEST: Final = 8  # blocks of a row
 
 
-class Sorted(NamedTuple):
-    """What `sort` and `topk` give, and `kthvalue` and `median` of an axis; indices are int64."""
-
-    values: Any
-    indices: Any
-
-
 class Sorting(Handle):
     """Sorting. All sorts are stable and put NaN last: descending, first."""
 
     __slots__ = ()
 
-    def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Sorted:
+    def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Selected:
         """(values, indices) in order along an axis, ascending unless told otherwise.
 
         >>> Tensor([3, 1, 2]).sort().values.tolist()
         [1, 2, 3]
         """
         found = self.argsort(dim, descending, stable)
-        return Sorted(_picked(self, dim, found), found)
+        return Selected(_picked(self, dim, found), found)
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
         """Indices (int64) that put an axis in order; of equal elements the first stays first."""
@@ -62,7 +54,7 @@ class Sorting(Handle):
         """Values in ascending order along the first axis."""
         return self.sort(0).values
 
-    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
+    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Selected:
         """(values, indices) of the k greatest along an axis (least, with largest=False), in order,
         of equal ones the first. `OutOfBoundsError` for a k beyond the axis.
 
@@ -74,15 +66,15 @@ class Sorting(Handle):
         if not isinstance(length, int) or not 0 <= k <= length:
             raise located(OutOfBoundsError(f"topk of {k} along a length of {length}"), (self,))
         if not self.ndim:
-            return Sorted(self.clone(), make(build.constant(0, dtypes.int64, ()), self.device))
+            return Selected(self.clone(), make(build.constant(0, dtypes.int64, ()), self.device))
         shape = (*self.shape[:axis], k, *self.shape[axis + 1 :])
         if 0 in shape:
             found = make(build.constant(0, dtypes.int64, shape), self.device)
         else:
             found = _greatest(self.detach(), axis, k, bool(largest))
-        return Sorted(_picked(self, axis, found), found)
+        return Selected(_picked(self, axis, found), found)
 
-    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Selected:
         """(value, index) of the k-th least along an axis, counted from 1; the axis goes unless
         `keepdim`. `OutOfBoundsError` for a k beyond the axis.
         """
@@ -142,8 +134,7 @@ class Sorting(Handle):
         if rows.ndim > 1 and rows.shape[:-1] != asked.shape[:-1]:
             what = "searchsorted needs a row for each row of the input"
             raise located(ShapeError(what), (rows, asked))
-        if side not in (None, "left", "right"):
-            raise ValueRangeError(f"side is 'left' or 'right', not {side!r}")
+        among("side", side, None, "left", "right")
         if right and side == "left":
             raise ValueRangeError("side is 'left', and right is True: one of them alone says it")
         made = _searched(rows, asked, right or side == "right")
@@ -232,10 +223,10 @@ def _picked(operand: Any, dim: int, found: Any) -> Tensor:
     return operand.gather(dim, found) if operand.ndim else operand.clone()
 
 
-def one_of(operand: Any, axis: int, place: Any, keepdim: bool) -> Sorted:
+def one_of(operand: Any, axis: int, place: Any, keepdim: bool) -> Selected:
     """The one element along an axis that stands in such places, and these."""
     found = operand.gather(axis, place), place
-    return Sorted(*(one if keepdim else one.squeeze(axis) for one in found))
+    return Selected(*(one if keepdim else one.squeeze(axis) for one in found))
 
 
 @lru_cache(maxsize=4096)

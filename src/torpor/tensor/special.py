@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from torpor.base.errors import ValueRangeError
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.handle import Handle, floats, with_rule
 from torpor.tensor.incomplete_gamma import share
 from torpor.tensor.operands import sign_bit, sloped
@@ -27,9 +28,6 @@ from torpor.tensor.series import (
 )
 from torpor.tensor.spelling import whole_number
 from torpor.tensor.wide import widely
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
 
 TURN: Final = math.tan(math.pi / 8)  # from where on atan is turned by pi / 4
 ROOT_OF_PI: Final = math.sqrt(math.pi)
@@ -73,11 +71,6 @@ def scaled_erfc(x: Any) -> Any:
     far = x.eq(math.inf)
     near = far.where(0, x)
     return far.where(0, chebyshev((near - 3.75) / (near + 3.75), ERFC) / (near * 2 + 1))
-
-
-def _bell(x: Any) -> Any:
-    """2 / sqrt(pi) exp(-x²)."""
-    return (-x * x).exp() * (2 / ROOT_OF_PI)
 
 
 class Special(Handle):
@@ -129,7 +122,7 @@ class Special(Handle):
         near = square * -(math.pi**2 / 6) + 1  # what its slopes at 0 are those of
         made, x = zero.where(near, angle.sin() / angle), floats(self)
         slope = zero.where(x * -(math.pi**2 / 3), (angle.cos() - made) / angle * math.pi)
-        return made if made.is_pair else sloped(made, (x, slope))
+        return sloped(made, (x, slope))
 
     # --- hyperbolic functions' inverses -----------------------------------------------------------
     @widely
@@ -171,7 +164,7 @@ class Special(Handle):
         size = x.detach().abs()
         near, far = 1 - x.detach() * chebyshev(x.detach().square() * 8 - 1, ERF), _erfc(size)
         made = (size < 0.5).where(near, (x < 0).where(2 - far, far))
-        return sloped(made, (x, -_bell(x)))
+        return sloped(made, (x, (-x * x).exp() * (-2 / ROOT_OF_PI)))
 
     @widely
     def erfinv(self) -> Tensor:
@@ -345,19 +338,17 @@ def bessel_one(x: Any) -> Any:
 
 
 def inverse_erfc(x: Any) -> Any:
-    """The number whose `erfc` is x, from above 0 to 1 / 2: Newton's method for the logarithms."""
+    """The number whose `erfc` is x, from above 0 to 1 / 2: Newton's method for the logarithms, from
+    about what erf is of, by the logarithm of one minus its square (Winitzki, 2008).
+    """
     log = x.log()
-    guess = _winitzki(log + (1 - x).log1p())
+    of_square = log + (1 - x).log1p()
+    part = of_square / 2 + 2 / (math.pi * 0.147)
+    guess = ((part * part - of_square / 0.147).sqrt() - part).sqrt()
     for _ in range(3 if x.dtype.itemsize > 4 else 2):
         scaled = scaled_erfc(guess)
         guess = guess + (scaled.log() - guess * guess - log) * scaled * (math.sqrt(math.pi) / 2)
     return guess
-
-
-def _winitzki(log: Any) -> Any:
-    """About what erf is of, by the logarithm of one minus its square (Winitzki, 2008)."""
-    part = log / 2 + 2 / (math.pi * 0.147)
-    return ((part * part - log / 0.147).sqrt() - part).sqrt()
 
 
 def zeta(s: Any, x: Any) -> Any:

@@ -67,16 +67,23 @@ def xlog1py(input: Tensor, other: Any) -> Tensor:
     return sloped(made.detach(), (x, (zero & (y <= -1)).where(0, log)), (y, x / (y + 1)))
 
 
+def _of_floats(text: str, value: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Any:
+    """A function of each element, and its slope."""
+
+    def function(input: Any) -> Tensor:
+        x = floats(as_tensor(input))
+        return sloped(value(x.detach()), (x, slope(x)))
+
+    function.__doc__ = f"{text}."
+    return widely(function)
+
+
 def _erfcx(x: Any) -> Any:
     far = scaled_erfc(x.abs())
     return (x < 0).where((x * x).exp() * 2 - far, far)
 
 
-@widely
-def erfcx(input: Tensor) -> Tensor:
-    """exp(x²) erfc(x)."""
-    x = floats(input)
-    return sloped(_erfcx(x.detach()), (x, x * _erfcx(x) * 2 - 2 / ROOT_OF_PI))
+erfcx = _of_floats("exp(x²) erfc(x)", _erfcx, lambda x: x * _erfcx(x) * 2 - 2 / ROOT_OF_PI)
 
 
 @widely
@@ -127,11 +134,7 @@ def zeta(input: Any, other: Any) -> Tensor:
     return pole.where(math.inf, ((s < 1) | (q <= 0)).where(math.nan, made))
 
 
-@widely
-def i0e(input: Tensor) -> Tensor:
-    """exp(-|x|) I0(x)."""
-    x = floats(input)
-    return sloped(scaled_i0(x.detach()), (x, scaled_i1(x) - x.sign() * scaled_i0(x)))
+i0e = _of_floats("exp(-|x|) I0(x)", scaled_i0, lambda x: scaled_i1(x) - x.sign() * scaled_i0(x))
 
 
 @widely
@@ -147,17 +150,6 @@ def i1(input: Tensor) -> Tensor:
 
 
 modified_bessel_i1 = i1
-
-
-def _of_floats(text: str, value: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Any:
-    """A function of each element, and its slope."""
-
-    def function(input: Any) -> Tensor:
-        x = floats(as_tensor(input))
-        return sloped(value(x.detach()), (x, slope(x)))
-
-    function.__doc__ = f"{text}."
-    return widely(function)
 
 
 bessel_j0 = _of_floats(
@@ -262,6 +254,9 @@ _OWN: Final = """
     modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1
     spherical_bessel_j0
     """
+for _name, _made in [*globals().items()]:
+    if getattr(_made, "__name__", "") in ("function", "polynomial"):
+        _made.__name__ = _name
 _CHEBYSHEV: Final = [name for name in globals() if "chebyshev_polynomial" in name]
 __all__ = [*METHODS, *_OWN.split(), *_CHEBYSHEV]
 spell(sys.modules[__name__])

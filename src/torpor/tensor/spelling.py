@@ -340,6 +340,13 @@ def within(what: str, number: float, low: float, high: float = math.inf) -> None
         raise ValueRangeError(f"{what} is between {low} and {high}, not {number}")
 
 
+def among(what: str, value: Any, *known: Any) -> None:
+    """A `ValueRangeError` unless the value that `what` names is one of those known."""
+    if value not in known:
+        *others, last = [repr(one) for one in known if one is not None]
+        raise ValueRangeError(f"{what} is {', '.join(others)} or {last}, not {value!r}")
+
+
 def whole_number(value: Any) -> int:
     """`value` as an integer; a `ShapeError` for what is none."""
     if not hasattr(value, "__index__"):

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
+from torpor.tensor.annotated import Tensor
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.host import known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
 from torpor.tensor.repeated import repeated
-from torpor.tensor.sorting import Sorted, one_of, places_of
-from torpor.tensor.spelling import one_axis, some_axes, within
-
-if TYPE_CHECKING:
-    from torpor.tensor.tensor import Tensor
+from torpor.tensor.results import Histogram, Selected
+from torpor.tensor.sorting import one_of, places_of
+from torpor.tensor.spelling import among, one_axis, some_axes, within
 
 SHARE = Requirement("value", "quantile's q is between 0 and 1")
-INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
-
-
-class Histogram(NamedTuple):
-    """What `histogram` gives: counts (bins,) and the bins' edges (bins + 1,)."""
-
-    hist: Any
-    bin_edges: Any
 
 
 class Statistics(Handle):
@@ -92,7 +83,7 @@ class Statistics(Handle):
         return _quantile(self, q, dim, keepdim, interpolation, True)
 
     @repeated
-    def mode(self, dim: int = -1, keepdim: bool = False) -> Sorted:
+    def mode(self, dim: int = -1, keepdim: bool = False) -> Selected:
         """(value, index) of what occurs most often along an axis, of several the least, where it
         occurs last.
         """
@@ -116,12 +107,9 @@ class Statistics(Handle):
         equal parts of a range (None: of their own), or between edges that are given; the last part
         has its end. With `density`, divided by the total and the parts' widths.
         """
-        flat: Any = self.reshape(-1).detach()
-        edges = _edges(flat, bins, range)
-        weights = None if weight is None else beside(weight, self).reshape(-1)
-        hist = _counted([flat], [edges], weights)
-        line, _ = edges
-        return Histogram(hist / (hist.sum() * line.diff()) if density else hist, line)
+        points: Any = self.reshape(-1, 1)
+        found = points.histogramdd([bins], range=range, weight=weight, density=density)
+        return Histogram(found.hist, found.bin_edges[0])
 
     def histogramdd(
         self, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
@@ -148,9 +136,7 @@ class Statistics(Handle):
 def _quantile(
     operand: Any, q: Any, dim: Any, keepdim: bool, interpolation: str, passing: bool
 ) -> Tensor:
-    if interpolation not in INTERPOLATIONS:
-        known = ", ".join(INTERPOLATIONS)
-        raise ValueRangeError(f"interpolation is one of {known}, not {interpolation!r}")
+    among("interpolation", interpolation, "linear", "lower", "higher", "midpoint", "nearest")
     if not operand.dtype.is_float:
         raise located(DTypeError("quantiles are of floats; cast first"), (operand,))
     if isinstance(q, Handle):

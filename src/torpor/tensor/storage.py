@@ -295,16 +295,12 @@ def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
     a gradient compares with it: to the bit they are equal only where both come of one computation.
     """
     done, seen, extremes = _values_below(roots, frozenset())
-    anew = frozenset(node for node in extremes if _is_of_others(node, seen))
+    anew = frozenset(
+        node for node in extremes
+        if any(one in seen and one.below(_THROUGH).op is not _BUFFER and recall(one) is None
+               for one in node.src)
+    )  # fmt: skip
     return _values_below(roots, anew)[0] if anew else done
-
-
-def _is_of_others(extreme: UOp, computed: set[UOp]) -> bool:
-    """Whether elements that it is the extreme of are among what is `computed` now."""
-    return any(
-        one in computed and one.below(_THROUGH).op is not _BUFFER and recall(one) is None
-        for one in extreme.src
-    )
 
 
 def _values_below(

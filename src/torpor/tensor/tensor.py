@@ -210,8 +210,8 @@ _IN_PLACE: Final = tuple(
     exp exp2 expm1 float_power floor floor_divide fmod frac gcd ge greater greater_equal gt hardtanh
     heaviside hypot i0 igamma igammac index_add index_copy index_fill index_reduce index_select
     lcm ldexp le leaky_relu lerp less less_equal lgamma log log10 log1p log2 logical_and logical_not
-    logical_or logical_xor logit lt masked_scatter put polygamma maximum minimum mish mul mvlgamma
-    nan_to_num ne neg
+    logical_or logical_xor logit lt masked_fill masked_scatter put polygamma maximum minimum mish
+    mul mvlgamma nan_to_num ne neg
     nextafter not_equal pow rad2deg reciprocal relu remainder renorm round rsqrt
     scatter scatter_add scatter_reduce selu sgn sigmoid sign silu sin sinc sinh softmax softplus
     sqrt square sub tan tanh tril triu trunc xlogy divide true_divide multiply subtract negative fix
@@ -255,19 +255,10 @@ def _viewed(name: str) -> Callable[..., Tensor]:
     return method
 
 
-def _in_place_operator(name: str) -> Callable[[Tensor, Any], Tensor]:
-    function = getattr(Tensor, f"__{name}__")
-
-    def method(self: Tensor, other: Any) -> Tensor:
-        return update(self, function(self, other))
-
-    return method
-
-
 for _name in _IN_PLACE:
     setattr(Tensor, f"{_name}_", _in_place(_name))
 for _name in VIEWS_IN_PLACE:
     setattr(Tensor, _name, _viewed(_name))
 for _name in _OPERATORS:
-    setattr(Tensor, f"__i{_name}__", _in_place_operator(_name))
+    setattr(Tensor, f"__i{_name}__", _in_place(f"__{_name}__"))
 say_what_is_absent(Tensor)

@@ -5,27 +5,20 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.graph.bare import following_tangents
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.differentiate import (
-    _fresh_leaf,
-    grad,
-    recorded,
-    released,
-    value_and_grad,
-)
+from torpor.tensor.differentiate import _fresh_leaf, grad, recorded, released, value_and_grad
 from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.inside import Example
 from torpor.tensor.looping import filled, leaves_of, scanned, structure
-from torpor.tensor.mode import carrying_tangents
+from torpor.tensor.mode import carrying_tangents, held
 from torpor.tensor.random import state_of
-from torpor.tensor.spelling import spell
-from torpor.tensor.tree import map_tree
+from torpor.tensor.spelling import among, spell
+from torpor.tensor.tree import flat_tree, map_tree
 from torpor.tensor.write import as_it_is
 
 __all__ = ["grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
@@ -120,7 +113,7 @@ def jacfwd(
             columns.append([b.reshape(*o.shape, *shape) for b, o in zip(found, outs, strict=True)])
         return [list(row) for row in zip(*columns, strict=True)]
 
-    _check_randomness("jacfwd", randomness)
+    among("jacfwd's randomness", randomness, "different", "same", "error")
     drawn = _without_draws(f) if randomness == "error" else f
     return _jacobian(carrying_tangents()(drawn), argnums, has_aux, blocks)
 
@@ -147,7 +140,7 @@ def vmap(
     >>> torpor.vmap(Tensor.dot)(Tensor([[1, 2], [3, 4]]), Tensor([[1, 1], [2, 2]])).tolist()
     [3, 14]
     """
-    _check_randomness("vmap", randomness)
+    among("vmap's randomness", randomness, "different", "same", "error")
 
     @functools.wraps(f)
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -211,11 +204,6 @@ def _laid_along(made: Any, ends: Sequence[int | None], mapped: Sequence[bool]) -
         raise ShapeError(what)
     moved = zip(parts_in(made), ends, strict=True)
     return filled(made, (one[0] if end is None else one.movedim(0, end) for one, end in moved))
-
-
-def _check_randomness(what: str, randomness: str) -> None:
-    if randomness not in (kinds := ("different", "same", "error")):
-        raise ValueRangeError(f"{what}: randomness is one of {kinds}, not {randomness!r}")
 
 
 def _without_draws(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -304,14 +292,9 @@ def pushed(outs: list[Any], ins: list[Any]) -> Pull:
     return push
 
 
-@contextmanager
-def through_no_grad() -> Iterator[None]:
+def through_no_grad() -> Any:
     """Inside, what is computed under `no_grad` depends on what it is made of."""
-    token = following_tangents.set(True)
-    try:
-        yield
-    finally:
-        following_tangents.reset(token)
+    return held(following_tangents, True)
 
 
 def _bases(tensors: list[Any]) -> Iterator[Any]:
@@ -345,7 +328,9 @@ def _jacobian(
             return f(*given, **options)
 
         inputs, made, aux = _followed(of_primals, tuple(arguments[n] for n in numbers), has_aux)
-        map_tree(_not_complex, (inputs, made))
+        if complex_ones := [one for one in flat_tree((inputs, made)) if one.is_pair]:
+            what = "a Jacobian of complex numbers is not one matrix; take that of the real parts"
+            raise located(DTypeError(what), complex_ones)
         wanted = inputs[0] if isinstance(argnums, int) else inputs
         table = iter(blocks(parts_in(made), parts_in(inputs)))
         trees = map_tree(lambda _: filled(wanted, iter(next(table))), made)
@@ -353,12 +338,6 @@ def _jacobian(
         return (trees, aux) if has_aux else trees
 
     return wrapped
-
-
-def _not_complex(tensor: Any) -> None:
-    if tensor.is_pair:
-        what = "a Jacobian of complex numbers is not one matrix; take that of the real parts"
-        raise located(DTypeError(what), (tensor,))
 
 
 def _spread(dims: Any, tree: Any) -> list[int | None]:

@@ -145,3 +145,13 @@ def test_kernels_of_pytorchs_may_be_named():
         assert x.scaled_dot_product_attention(x, x).tolist() == x.tolist()
     with pytest.raises(DTypeError, match="SDPBackend"), sdpa_kernel("math"):
         pass
+
+
+def test_queries_without_keys_have_zeros():
+    query, none = np.ones((1, 2, 3, 4), "float32"), np.ones((1, 2, 0, 4), "float32")
+    found = flex_attention.flex_attention(Tensor(query), Tensor(none), Tensor(none))
+    assert found.tolist() == np.zeros((1, 2, 3, 4)).tolist()
+    torch = pytest.importorskip("torch")
+    query, none = torch.tensor(query), torch.tensor(none)
+    expected = torch.nn.functional.scaled_dot_product_attention(query, none, none)
+    assert found.tolist() == expected.tolist()

@@ -270,7 +270,7 @@ def test_a_schedule_that_is_taken_up_again(name, options, expected, momenta):
     ("make", "text"),
     [
         (lambda o: lr_scheduler.OneCycleLR(o, 0.1), "total_steps"),
-        (lambda o: lr_scheduler.OneCycleLR(o, 0.1, 5, anneal_strategy="x"), "cos or linear"),
+        (lambda o: lr_scheduler.OneCycleLR(o, 0.1, 5, anneal_strategy="x"), "'cos' or 'linear'"),
         (lambda o: lr_scheduler.CyclicLR(o, 0.1, 1.0, mode="x"), "triangular"),
         (lambda o: lr_scheduler.StepLR(o, 0), "step_size"),
         (lambda o: lr_scheduler.LambdaLR(o, [abs, abs]), "2 functions for 1"),

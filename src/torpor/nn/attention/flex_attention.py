@@ -4,7 +4,9 @@ arXiv:2412.05496. The functions become part of the kernel that computes the scor
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -45,25 +47,19 @@ def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Any:
 
 def and_masks(*mask_mods: Change) -> Change:
     """The mask where all of these hold."""
-    return _joined(mask_mods, lambda one, other: one & other)
+    return _joined(mask_mods, operator.and_)
 
 
 def or_masks(*mask_mods: Change) -> Change:
     """The mask where one of these holds."""
-    return _joined(mask_mods, lambda one, other: one | other)
+    return _joined(mask_mods, operator.or_)
 
 
 def _joined(mask_mods: Sequence[Change], join: Change) -> Change:
     if not mask_mods or not all(callable(one) for one in mask_mods):
         raise DTypeError(f"masks are functions of batch, head, query and key, not {mask_mods}")
 
-    def joined(*places: Any) -> Any:
-        made, *others = [one(*places) for one in mask_mods]
-        for other in others:
-            made = join(made, other)
-        return made
-
-    return joined
+    return lambda *places: functools.reduce(join, [one(*places) for one in mask_mods])
 
 
 def _everywhere(function: Change, sizes: Sequence[int], device: Any, *scores: Any) -> Any:

@@ -54,7 +54,7 @@ def default_collate(batch: list[Any]) -> Any:
     >>> torpor.nn.data.default_collate([(1, 2.0), (3, 4.0)])[0].tolist()
     [1, 3]
     """
-    return _tensors(_collated(batch))
+    return default_convert(_collated(batch))
 
 
 _collated.is_default = True  # type: ignore[attr-defined]
@@ -62,20 +62,15 @@ _collated.is_default = True  # type: ignore[attr-defined]
 
 def default_convert(sample: Any) -> Any:
     """A sample with tensors for arrays, which is what a loader without batches gives."""
-    return _tensors(sample)
-
-
-def _same(sample: Any) -> Any:
-    return sample
-
-
-def _tensors(value: Any) -> Any:
-    """The value with tensors for arrays."""
 
     def each(one: Any) -> Any:
         return Tensor(one) if isinstance(one, np.ndarray) and one.dtype.kind in "biufc" else one
 
-    return map_tree(each, value)
+    return map_tree(each, sample)
+
+
+def _same(sample: Any) -> Any:
+    return sample
 
 
 def _shown(batches: Iterator[Any], total: int | None) -> Iterator[Any]:
@@ -176,7 +171,7 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         state = take_draws(self.generator, 1)  # without workers too: the order is the same
-        made = map(_tensors, self._spread(state) if self.num_workers else self._here())
+        made = map(default_convert, self._spread(state) if self.num_workers else self._here())
         if not self.progress:
             return made
         sized = not isinstance(self.dataset, IterableDataset) or hasattr(self.dataset, "__len__")

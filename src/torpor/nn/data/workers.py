@@ -112,19 +112,15 @@ def _is_interactive() -> bool:
     return not hasattr(sys.modules["__main__"], "__file__")
 
 
-def _check_known_elsewhere(*parts: Any) -> None:
-    """A `WorkerError` if something is defined in a notebook."""
-    for part in parts:
-        if _is_interactive() and getattr(part, "__module__", None) == "__main__":
-            raise WorkerError(f"{_ELSEWHERE}: {part.__qualname__} is defined here")
-
-
 class Workers:
     """Processes that are started when the first batch is asked for."""
 
     def __init__(self, task: Task, timeout: float):
         context = multiprocessing.get_context("spawn")
-        _check_known_elsewhere(type(task.dataset), task.collate, task.init)
+        parts: Any = type(task.dataset), task.collate, task.init
+        for part in parts:
+            if _is_interactive() and getattr(part, "__module__", None) == "__main__":
+                raise WorkerError(f"{_ELSEWHERE}: {part.__qualname__} is defined here")
         self.timeout = timeout or None
         self.pipes, self.processes = list[Connection](), list[Any]()
         for number in range(task.workers):

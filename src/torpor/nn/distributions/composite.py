@@ -112,9 +112,9 @@ class MixtureSameFamily(Distribution):
         given = self._beside(value, weights).unsqueeze(-1)
         return (self.component_distribution.cdf(given) * weights).sum(-1)
 
-    @property
-    def mean(self) -> Tensor:
-        return (self._weights() * self.component_distribution.mean).sum(self._axis)
+    mean = property(
+        lambda self: (self._weights() * self.component_distribution.mean).sum(self._axis)
+    )
 
     @property
     def variance(self) -> Tensor:

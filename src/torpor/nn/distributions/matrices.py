@@ -60,8 +60,7 @@ class LKJCholesky(Distribution):
         count = size - 1
         alpha = concentration + count / 2
         volume = count / 2 * math.log(math.pi) + (alpha - 0.5).mvlgamma(count)
-        made: Tensor = density - volume + alpha.lgamma() * count
-        return made
+        return density - volume + alpha.lgamma() * count
 
 
 class Wishart(OfMatrix):
@@ -115,20 +114,15 @@ class Wishart(OfMatrix):
         root = given.cholesky().expand((*batch, *self.event_shape))
         solved = root.triangular_solve(scale, upper=False)[0]
         log = root.diagonal(0, -2, -1).log().sum(-1) * 2
-        made: Tensor = (
-            (self.df - size - 1) / 2 * log - solved.square().sum((-2, -1)) / 2 - self._log_norm()
-        )
-        return made
+        power = (self.df - size - 1) / 2
+        return power * log - solved.square().sum((-2, -1)) / 2 - self._log_norm()
 
     def entropy(self) -> Tensor:
         size = self.event_shape[-1]
         mean = self._halves().digamma().sum(-1) + size * math.log(2) + self._log_volume() * 2
-        made: Tensor = self._log_norm() - (self.df - size - 1) / 2 * mean + self.df * size / 2
-        return made
+        return self._log_norm() - (self.df - size - 1) / 2 * mean + self.df * size / 2
 
-    @property
-    def mean(self) -> Tensor:
-        return self.df[..., None, None] * self.covariance_matrix
+    mean = property(lambda self: self.df[..., None, None] * self.covariance_matrix)
 
     @property
     def mode(self) -> Tensor:
@@ -205,9 +199,7 @@ class LowRankMultivariateNormal(MultivariateNormal):
         """The Cholesky factor of the covariance matrix."""
         return self.covariance_matrix.cholesky()
 
-    @property
-    def variance(self) -> Tensor:
-        return self.cov_factor.square().sum(-1) + self.cov_diag
+    variance = property(lambda self: self.cov_factor.square().sum(-1) + self.cov_diag)
 
 
 __all__ = ["LKJCholesky", "LowRankMultivariateNormal", "Wishart"]

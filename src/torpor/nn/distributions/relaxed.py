@@ -51,16 +51,14 @@ class RelaxedOneHotCategorical(Distribution):
 
     def _draw(self, shape: Shape) -> Tensor:
         noise = Noise((*shape, *self.logits.shape), self.logits).uniform()
-        drawn: Tensor = ((self.logits - (-noise.log()).log()) / self.temperature).softmax(-1)
-        return drawn
+        return ((self.logits - (-noise.log()).log()) / self.temperature).softmax(-1)
 
     def log_prob(self, value: Any) -> Tensor:
         given: Any = self._validate_sample(self._beside(value, self.logits))
         count = self.logits.shape[-1]
         score = self.logits - given.log() * self.temperature
         scale = (given.detach()[..., 0] * 0 + count).lgamma() + self.temperature.log() * (count - 1)
-        made: Tensor = (score - score.logsumexp(-1, keepdim=True) - given.log()).sum(-1) + scale
-        return made
+        return (score - score.logsumexp(-1, keepdim=True) - given.log()).sum(-1) + scale
 
 
 def _near(x: Any) -> Any:

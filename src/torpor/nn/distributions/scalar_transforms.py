@@ -154,15 +154,12 @@ def transform_of(
     return type(name, (Transform,), members)
 
 
-def _logit(y: Any) -> Any:
-    return y.clamp(2.0**-126, 1 - 2.0**-24).logit()
-
-
 ExpTransform = transform_of(
     "ExpTransform", lambda x: x.exp(), lambda y: y.log(), lambda x, y: x, C.positive
 )
 SigmoidTransform = transform_of(
-    "SigmoidTransform", lambda x: x.sigmoid(), _logit,
+    "SigmoidTransform", lambda x: x.sigmoid(),
+    lambda y: y.clamp(2.0**-126, 1 - 2.0**-24).logit(),
     lambda x, y: -x.softplus() - (-x).softplus(), C.unit_interval,
 )  # fmt: skip
 TanhTransform = transform_of(
@@ -187,10 +184,7 @@ class AffineTransform(Transform):
         self.loc, self.scale, self._count = loc, scale, event_dim
         self.domain = self.codomain = C.independent(C.real, event_dim) if event_dim else C.real
 
-    @property
-    def sign(self) -> Any:
-        """That of the scale."""
-        return as_tensor(self.scale).sign()
+    sign = property(lambda self: as_tensor(self.scale).sign(), doc="That of the scale.")
 
     def _call(self, x: Any) -> Any:
         return x * self.scale + self.loc
@@ -217,10 +211,7 @@ class PowerTransform(Transform):
     def __init__(self, exponent: Any, cache_size: int = 0):
         self.exponent = exponent
 
-    @property
-    def sign(self) -> Any:
-        """That of the exponent."""
-        return as_tensor(self.exponent).sign()
+    sign = property(lambda self: as_tensor(self.exponent).sign(), doc="That of the exponent.")
 
     def _call(self, x: Any) -> Any:
         return x**self.exponent
@@ -281,10 +272,9 @@ class ComposeTransform(Transform):
 
     bijective = property(lambda self: all(part.bijective for part in self.parts))
 
-    @property
-    def sign(self) -> Any:
-        """The product of the parts' signs."""
-        return math.prod(part.sign for part in self.parts)
+    sign = property(
+        lambda self: math.prod(part.sign for part in self.parts), doc="The product of the parts'."
+    )
 
     def _call(self, x: Any) -> Any:
         for part in self.parts:

@@ -28,18 +28,13 @@ def _from_lower(y: Any) -> Any:
     return y.tril(-1) + y.diagonal(0, -2, -1).log().diag_embed()
 
 
-def _to_definite(x: Any) -> Any:
-    lower = _to_lower(x)
-    return lower @ lower.mT
-
-
 _MATRIX = C.independent(C.real, 2)
 LowerCholeskyTransform = transform_of(
     "LowerCholeskyTransform", _to_lower, _from_lower, None, C.lower_cholesky, _MATRIX, None
 )
 PositiveDefiniteTransform = transform_of(
-    "PositiveDefiniteTransform", _to_definite, lambda y: _from_lower(y.cholesky()), None,
-    C.positive_definite, _MATRIX, None,
+    "PositiveDefiniteTransform", lambda x: _to_lower(x) @ _to_lower(x).mT,
+    lambda y: _from_lower(y.cholesky()), None, C.positive_definite, _MATRIX, None,
 )  # fmt: skip
 
 
@@ -206,26 +201,22 @@ transform_to = ConstraintRegistry(
 )
 
 
-def _above(constraint: Any) -> Transform:
-    return T.ComposeTransform([T.ExpTransform(), T.AffineTransform(constraint.bounds[0], 1)])
-
-
-def _below(constraint: Any) -> Transform:
-    return T.ComposeTransform([T.ExpTransform(), T.AffineTransform(constraint.bounds[0], -1)])
+def _beyond(constraint: Any, way: int = 1) -> Transform:
+    return T.ComposeTransform([T.ExpTransform(), T.AffineTransform(constraint.bounds[0], way)])
 
 
 def _between(constraint: Any) -> Transform:
     low, high = constraint.bounds
     if (low, high) == (0, 1):
-        made: Transform = T.SigmoidTransform()
-        return made
+        return T.SigmoidTransform()
     return T.ComposeTransform([T.SigmoidTransform(), T.AffineTransform(low, high - low)])
 
 
 def _fill(registry: ConstraintRegistry, simplex: Maker) -> None:
     table: dict[Any, Maker] = {
-        C.real: lambda _: T.identity_transform, C.greater_than: _above, C.greater_than_eq: _above,
-        C.less_than: _below, C.interval: _between, C.half_open_interval: _between,
+        C.real: lambda _: T.identity_transform, C.greater_than: _beyond,
+        C.greater_than_eq: _beyond, C.less_than: lambda c: _beyond(c, -1), C.interval: _between,
+        C.half_open_interval: _between,
         C.simplex: simplex, C.corr_cholesky: lambda _: CorrCholeskyTransform(),
         C.independent: lambda c: T.IndependentTransform(
             registry(c.base_constraint), c.reinterpreted_batch_ndims

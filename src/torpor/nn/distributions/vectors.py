@@ -68,11 +68,7 @@ class Categorical(Distribution):
         """The most probable one."""
         return self.probs.argmax(-1)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.probs.sum(-1) * math.nan
-
-    variance = mean
+    mean = variance = property(lambda self: self.probs.sum(-1) * math.nan)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         return self._enumerated(Tensor.arange(self.logits.shape[-1]), expand)
@@ -100,13 +96,8 @@ class OneHotCategorical(Categorical):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         return self._enumerated(Tensor.eye(self.logits.shape[-1]).cast(self.logits.dtype), expand)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.probs
-
-    @property
-    def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)
+    mean = property(lambda self: self.probs)
+    variance = property(lambda self: self.probs * (1 - self.probs))
 
     @property
     def mode(self) -> Tensor:
@@ -137,17 +128,9 @@ class Multinomial(OneHotCategorical):
         ways = (given.sum(-1) + 1).lgamma() - (given + 1).lgamma().sum(-1)
         return ways + choose(given == 0, 0.0, given * self.logits).sum(-1)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.probs * self.total_count
-
-    @property
-    def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs) * self.total_count
-
-    @property
-    def mode(self) -> Tensor:
-        raise NotImplementedError("Multinomial has no mode in closed form")
+    mean = property(lambda self: self.probs * self.total_count)
+    variance = property(lambda self: self.probs * (1 - self.probs) * self.total_count)
+    mode = Distribution.mode
 
     def entropy(self) -> Tensor:
         """By the mean of log x! of each category, whose counts x are binomial."""
@@ -156,8 +139,7 @@ class Multinomial(OneHotCategorical):
         counts = Binomial(count, self.probs, validate_args=False)
         places = each.reshape(-1, *[1] * self.probs.ndim)
         means = (counts.log_prob(places).exp() * (places + 1).lgamma()).sum(0).sum(-1)
-        made: Tensor = Categorical.entropy(self) * count - math.lgamma(count + 1) + means
-        return made
+        return Categorical.entropy(self) * count - math.lgamma(count + 1) + means
 
 
 class Dirichlet(Distribution):
@@ -193,13 +175,8 @@ class Dirichlet(Distribution):
         given = self._validate_sample(self._beside(value, self.concentration))
         return (self.concentration - 1).xlogy(given).sum(-1) - self._log_beta()
 
-    @property
-    def mean(self) -> Tensor:
-        return self.concentration / self._whole.unsqueeze(-1)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.mean * (1 - self.mean) / (self._whole + 1).unsqueeze(-1)
+    mean = property(lambda self: self.concentration / self._whole.unsqueeze(-1))
+    variance = property(lambda self: self.mean * (1 - self.mean) / (self._whole + 1).unsqueeze(-1))
 
     @property
     def mode(self) -> Tensor:
@@ -287,22 +264,14 @@ class MultivariateNormal(OfMatrix):
 
     def log_prob(self, value: Any) -> Tensor:
         given = self._validate_sample(self._beside(value, self.loc))
-        distance: Tensor = self._distance(given - self.loc)
-        return (distance + self.event_shape[0] * LOG_TAU) * -0.5 - self._log_volume()
+        distance = self._distance(given - self.loc) + self.event_shape[0] * LOG_TAU
+        return distance * -0.5 - self._log_volume()
 
     def entropy(self) -> Tensor:
-        made: Tensor = self._log_volume() + self.event_shape[0] * (0.5 + 0.5 * LOG_TAU)
-        return made
+        return self._log_volume() + self.event_shape[0] * (0.5 + 0.5 * LOG_TAU)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    mode = mean
-
-    @property
-    def variance(self) -> Tensor:
-        return self.scale_tril.square().sum(-1)
+    mean = mode = property(lambda self: self.loc)
+    variance = property(lambda self: self.scale_tril.square().sum(-1))
 
 
 __all__ = ["Categorical", "Dirichlet", "Multinomial", "MultivariateNormal", "OneHotCategorical"]

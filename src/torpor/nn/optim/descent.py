@@ -9,6 +9,7 @@ from torpor.base.errors import ValueRangeError
 from torpor.nn.optim.kept import filled_like
 from torpor.nn.optim.optimizer import Optimizer
 from torpor.tensor import Tensor
+from torpor.tensor.spelling import among
 
 
 def is_on(number: Any) -> bool:
@@ -217,9 +218,7 @@ class Muon(Optimizer):
 
     def check(self, options: Mapping[str, Any]) -> None:
         super().check(options)
-        way = options["adjust_lr_fn"]
-        if way not in (None, "original", "match_rms_adamw"):
-            raise ValueRangeError(f"adjust_lr_fn is original or match_rms_adamw, not {way!r}")
+        among("adjust_lr_fn", options["adjust_lr_fn"], None, "original", "match_rms_adamw")
         for parameter in options["params"]:
             if parameter.ndim != 2:
                 raise ValueRangeError(f"Muon takes matrices, not a shape of {parameter.shape}")

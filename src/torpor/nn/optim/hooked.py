@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from torpor.base.errors import ValueRangeError
-from torpor.nn.hooks import Hook, Removable
+from torpor.nn.hooks import Hook
+from torpor.tensor.custom import Removable
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -21,9 +22,7 @@ class Hooked:
     def _register(self, when: str, hook: Hook, prepend: bool = False) -> Removable:
         if self._hooks is None:
             self._hooks = {}
-        hooks, entry = self._hooks.setdefault(when, []), (hook,)
-        hooks.insert(0 if prepend else len(hooks), entry)
-        return Removable(hooks, entry)
+        return Removable(self._hooks.setdefault(when, []), (hook,), 0 if prepend else None)
 
     def register_step_pre_hook(self, hook: Hook) -> Removable:
         """Call `hook(optimizer, args, kwargs)` before each step, the optimiser itself the first of

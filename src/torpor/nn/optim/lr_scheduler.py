@@ -17,7 +17,7 @@ from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.nn.optim.groups import Group
 from torpor.nn.optim.optimizer import REQUIRED, Optimizer
 from torpor.nn.optim.schedule import LRScheduler, check_optimiser, check_schedules, held_by
-from torpor.tensor.spelling import within
+from torpor.tensor.spelling import among, within
 
 _LRScheduler = LRScheduler  # the older name
 
@@ -199,9 +199,8 @@ class CyclicLR(LRScheduler):
     }  # fmt: skip
 
     def begin(self) -> None:
-        if self.scale_fn is None and self.mode not in ("triangular", "triangular2", "exp_range"):
-            known = "triangular, triangular2 or exp_range"
-            raise ValueRangeError(f"mode is {known}, not {self.mode!r}")
+        if self.scale_fn is None:
+            among("mode", self.mode, "triangular", "triangular2", "exp_range")
         self.lows, self.max_lrs = map(self.for_each_group, (self.base_lr, self.max_lr))
         momenta = self.base_momentum, self.max_momentum
         self.base_momentums, self.max_momentums = map(self.for_each_group, momenta)
@@ -238,8 +237,7 @@ class CyclicLR(LRScheduler):
 
 def annealed(strategy: str, share: float) -> float:
     """How far a change is at this share of its steps."""
-    if strategy not in ("cos", "linear"):
-        raise ValueRangeError(f"anneal_strategy is cos or linear, not {strategy!r}")
+    among("anneal_strategy", strategy, "cos", "linear")
     return (1 - math.cos(math.pi * share)) / 2 if strategy == "cos" else share
 
 
@@ -337,14 +335,11 @@ class ReduceLROnPlateau(LRScheduler):
         if self.cooldown_counter > 0:
             self.cooldown_counter, self.num_bad_epochs = self.cooldown_counter - 1, 0
         if self.num_bad_epochs > self.patience:
-            self._reduce()
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-
-    def _reduce(self) -> None:
-        for place, group in enumerate(self.optimizer.param_groups):
-            rate = max(float(group["lr"]) * self.factor, self.given_for(place, self.min_lrs))
-            if float(group["lr"]) - rate > self.eps:
-                group["lr"] = rate
+            for place, group in enumerate(self.optimizer.param_groups):
+                rate = max(float(group["lr"]) * self.factor, self.given_for(place, self.min_lrs))
+                if float(group["lr"]) - rate > self.eps:
+                    group["lr"] = rate
 
     def _is_better(self, value: float) -> bool:
         if self.threshold_mode == "abs":

@@ -18,16 +18,7 @@ class Moments(Optimizer):
 
     kept = {"exp_avg": None, "exp_avg_sq": None}
     counted = {"step": 0.0, "_missing_first": 0.0, "_missing_second": 0.0}
-
-    def count(
-        self, values: Mapping[str, Tensor], rate: Tensor, numbers: Mapping[str, Any]
-    ) -> dict[str, Tensor]:
-        steps, dtype = values["step"] + 1, rate.dtype
-        return {
-            "step": steps,
-            "_missing_first": one_less_power(steps, dtype, numbers["betas_0"]),
-            "_missing_second": one_less_power(steps, dtype, numbers["betas_1"]),
-        }
+    missing = {"_missing_first": "betas_0", "_missing_second": "betas_1"}
 
 
 def _averaged(
@@ -102,6 +93,7 @@ class NAdam(Optimizer):
 
     kept = {"exp_avg": None, "exp_avg_sq": None}
     counted = {"step": 0.0, "mu_product": 1.0, "_mu": 0.0, "_mu_next": 0.0, "_missing": 0.0}
+    missing = {"_missing": "betas_1"}
 
     options = {
         "lr": 2e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0,
@@ -111,16 +103,15 @@ class NAdam(Optimizer):
     def count(
         self, values: Mapping[str, Tensor], rate: Tensor, numbers: Mapping[str, Any]
     ) -> dict[str, Tensor]:
-        steps, dtype = values["step"] + 1, rate.dtype
+        made = super().count(values, rate, numbers)
         first, decay = numbers["betas_0"], numbers["momentum_decay"]
         # 1 - 0.96**x / 2 = (1 + (1 - 0.96**x)) / 2
         now, after = (
-            (one_less_power(at * decay, dtype, 0.96) + 1) * (first / 2) for at in (steps, steps + 1)
+            (one_less_power(at * decay, rate.dtype, 0.96) + 1) * (first / 2)
+            for at in (made["step"], made["step"] + 1)
         )
-        return {
-            "step": steps, "mu_product": values["mu_product"] * now, "_mu": now, "_mu_next": after,
-            "_missing": one_less_power(steps, dtype, numbers["betas_1"]),
-        }  # fmt: skip
+        product = values["mu_product"] * now
+        return {**made, "mu_product": product, "_mu": now, "_mu_next": after}
 
     @staticmethod
     def rule(
@@ -175,14 +166,9 @@ class Adamax(Optimizer):
 
     kept = {"exp_avg": None, "exp_inf": None}
     counted = {"step": 0.0, "_missing": 0.0}
+    missing = {"_missing": "betas_0"}
 
     options = {"lr": 2e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
-
-    def count(
-        self, values: Mapping[str, Tensor], rate: Tensor, numbers: Mapping[str, Any]
-    ) -> dict[str, Tensor]:
-        steps = values["step"] + 1
-        return {"step": steps, "_missing": one_less_power(steps, rate.dtype, numbers["betas_0"])}
 
     @staticmethod
     def rule(

@@ -77,6 +77,8 @@ class Optimizer(Hooked):
     # Of each parameter, by PyTorch's names, each with the option without which it is not kept.
     kept: ClassVar[Mapping[str, str | None]] = {}
     counted: Mapping[str, float] = {}  # as steps begin: see `count`
+    # Of what is counted, 1 - number**step of the hyperparameter that is named.
+    missing: ClassVar[Mapping[str, str]] = {}
     rule: ClassVar[Callable[..., Any]]
     _steps: ClassVar[Callable[..., tuple[Tensor, ...]]]
     __signature__: ClassVar[inspect.Signature]
@@ -329,7 +331,9 @@ class Optimizer(Hooked):
         self, values: Mapping[str, Tensor], rate: Tensor, numbers: Mapping[str, Any]
     ) -> dict[str, Tensor]:
         """The counted numbers after one more step."""
-        return {"step": values["step"] + 1}
+        steps, dtype = values["step"] + 1, rate.dtype
+        missing = {k: one_less_power(steps, dtype, numbers[v]) for k, v in self.missing.items()}
+        return {"step": steps, **missing}
 
     def _update(self, settings: Settings, parameters: Sequence[Tensor]) -> None:
         """A step of parameters that have made the same number of them."""
@@ -360,7 +364,10 @@ class Optimizer(Hooked):
         groups, state = state_dict["param_groups"], state_dict["state"]
         self._begin_others()
         numbers = numbers_of(groups, self.param_groups)
-        plans = [{k: _plain(v) for k, v in group.items() if k != "params"} for group in groups]
+        plans = [  # rates may come as tensors of one element
+            {k: v.item() if hasattr(v, "item") else v for k, v in group.items() if k != "params"}
+            for group in groups
+        ]
         pairs = list(zip(self.param_groups, plans, strict=True))
         slots = {
             id(one): self._continued(one, {**group, **plan})
@@ -441,8 +448,3 @@ def one_less_power(steps: Tensor, dtype: DType, base: float | Tensor) -> Tensor:
     exponent = base.log() if isinstance(base, Tensor) else math.log(base) if base else -math.inf
     power: Tensor = steps.cast(dtype) * exponent
     return -power.expm1()
-
-
-def _plain(value: Any) -> Any:
-    """A hyperparameter as a plain value: rates may come as tensors of one element."""
-    return value.item() if hasattr(value, "item") else value

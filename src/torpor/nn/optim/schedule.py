@@ -86,11 +86,6 @@ class LRScheduler:
             raise ValueRangeError(what)
         return given[0]
 
-    def _take_in(self) -> None:
-        """Groups that came after the schedule begin with the rates that they have."""
-        for group in self.optimizer.param_groups[len(self.base_lrs) :]:
-            self.base_lrs.append(float(group.setdefault("initial_lr", group["lr"])))
-
     def get_last_lr(self) -> list[float]:
         """The rate of each group."""
         return [float(group["lr"]) for group in self.optimizer.param_groups]
@@ -109,7 +104,8 @@ class LRScheduler:
         """Go on to the next rates, or to those of step `epoch`. A group of parameters that came
         after the schedule goes on from its own rate.
         """
-        self._take_in()
+        for group in self.optimizer.param_groups[len(self.base_lrs) :]:
+            self.base_lrs.append(float(group.setdefault("initial_lr", group["lr"])))
         if epoch is None or type(self).get_lr is not LRScheduler.get_lr:
             self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
             rates = self.get_lr()

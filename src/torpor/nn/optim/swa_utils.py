@@ -76,7 +76,10 @@ class AveragedModel(Module):
         count = self.n_averaged
         with no_grad():
             values = {name: other[name].detach().to(mean.device) for name, mean in own.items()}
-            averaged = [name for name, mean in own.items() if self._averages(mean)]
+            averaged = [
+                name for name, mean in own.items()
+                if mean.requires_grad or (self._all and mean.dtype.kind != "bool")
+            ]  # fmt: skip
             made = [own[name].detach().clone() for name in averaged]
             self._average(made, [values[name] for name in averaged], count)
             for name, mixed in zip(averaged, made, strict=True):
@@ -85,9 +88,6 @@ class AveragedModel(Module):
                 mean.assign(values[name].cast(mean.dtype))
             count.assign(count + 1)
         count.realize(*own.values())
-
-    def _averages(self, mean: Tensor) -> bool:
-        return mean.requires_grad or (self._all and mean.dtype.kind != "bool")
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
-from torpor.nn.utils import parametrizations as parametrizations
-from torpor.nn.utils import parametrize as parametrize
-from torpor.nn.utils import prune as prune
-from torpor.nn.utils import rnn as rnn
-from torpor.nn.utils import stateless as stateless
+from torpor.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from torpor.nn.utils.fusing import fuse_conv_bn_eval as fuse_conv_bn_eval
 from torpor.nn.utils.fusing import fuse_conv_bn_weights as fuse_conv_bn_weights
 from torpor.nn.utils.fusing import fuse_linear_bn_eval as fuse_linear_bn_eval

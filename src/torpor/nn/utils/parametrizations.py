@@ -11,6 +11,7 @@ from torpor.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspos
 from torpor.nn.module import Module
 from torpor.nn.utils.parametrize import register_parametrization
 from torpor.tensor import Tensor, linalg, no_grad
+from torpor.tensor.spelling import among
 
 
 def lengths(v: Tensor, dim: int | None) -> Tensor:
@@ -121,14 +122,6 @@ def spectral_norm(
 
 
 # --- orthogonal matrices --------------------------------------------------------------------------
-MAPS = ("matrix_exp", "cayley", "householder")
-
-
-def _square(x: Any) -> Any:
-    """A tall matrix with zeros on its right."""
-    return x.pad((0, x.shape[-2] - x.shape[-1]))
-
-
 def _reflected(x: Any) -> Any:
     """The product of the reflections below the diagonal, columns by the signs on it: I - V S^-1
     V^T, where S is the upper triangle of V^T V with half the diagonal.
@@ -173,7 +166,7 @@ class _Orthogonal(Module):
         if self.orthogonal_map == "householder":
             q = _reflected(x)
         else:
-            count, x = x.shape[-1], _square(x.tril())
+            count, x = x.shape[-1], x.tril().pad((0, x.shape[-2] - x.shape[-1]))
             a = x - x.mT
             if self.orthogonal_map == "matrix_exp":
                 q = a.matrix_exp()
@@ -218,8 +211,7 @@ def orthogonal(
         raise ShapeError(f"an orthogonal weight is a matrix, not of shape {weight.shape}")
     square = weight.shape[-2] == weight.shape[-1]
     chosen = orthogonal_map or ("matrix_exp" if square else "householder")
-    if chosen not in MAPS:
-        raise ValueRangeError(f"orthogonal_map is one of {MAPS}, not {chosen!r}")
+    among("orthogonal_map", chosen, "matrix_exp", "cayley", "householder")
     return register_parametrization(module, name, _Orthogonal(chosen, use_trivialization))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import ShapeError
@@ -14,8 +15,10 @@ from torpor.nn.containers import ModuleDict, ModuleList
 from torpor.nn.module import Module
 from torpor.nn.trained import Buffer, Parameter, parameter
 from torpor.tensor import Tensor, no_grad
+from torpor.tensor.mode import held
 
-_kept: dict[Any, Any] | None = None  # in `cached`: what has been computed
+# In `cached`: what has been computed.
+_kept: Final[ContextVar[dict[Any, Any] | None]] = ContextVar("torpor_parametrised", default=None)
 
 
 # --- attributes that are computed -----------------------------------------------------------------
@@ -84,12 +87,12 @@ class _Parametrised(Way):
 
     def read(self, module: Any) -> Any:
         makers = module.parametrizations[self.name]
-        if _kept is None:
+        kept, key = _kept.get(), (id(module), self.name)
+        if kept is None:
             return makers()
-        key = (id(module), self.name)
-        if key not in _kept:
-            _kept[key] = makers()
-        return _kept[key]
+        if key not in kept:
+            kept[key] = makers()
+        return kept[key]
 
     def write(self, module: Any, value: Any) -> None:
         module.parametrizations[self.name].right_inverse(value)
@@ -222,13 +225,9 @@ def type_before_parametrizations(module: Module) -> type[Any]:
 @contextmanager
 def cached() -> Iterator[None]:
     """Within it each parametrised tensor is computed once."""
-    global _kept
-    before = _kept
-    _kept = {} if before is None else before
-    try:
+    kept = _kept.get()
+    with held(_kept, {} if kept is None else kept):
         yield
-    finally:
-        _kept = before
 
 
 __all__ = [

@@ -152,8 +152,7 @@ class LnStructured(BasePruningMethod):
 
     def _scores(self, channels: Tensor) -> Tensor:
         """A score for each of channels[channel, element]."""
-        found: Tensor = channels.norm(self.n, 1)
-        return found
+        return channels.norm(self.n, 1)
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         if t.ndim < 2:
