@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.nn.multi_head import multi_head_attention_forward as multi_head_attention_forward

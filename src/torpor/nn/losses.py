@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import own_functions
 from torpor.ir.records import Requirement
 from torpor.tensor import Tensor, einsum

@@ -18,7 +18,6 @@ from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, located, with_rule
 from torpor.tensor.nested import holds_complex
 from torpor.tensor.pairs import NUMBERS, Pair, as_complex, paired, parts_of
-from torpor.tensor.spelling import within
 from torpor.tensor.tensor import Tensor
 
 OPERANDS: Final = (Handle, np.ndarray, *NUMBERS)
@@ -171,40 +170,6 @@ class Complex(Pair):
         """The square root of the variance."""
         return self.var(*arguments, **options).sqrt()
 
-<<<<<<< HEAD
-    def any(self, *arguments: Any, **options: Any) -> Tensor:
-        """Whether some are not 0."""
-        return self.ne(0).any(*arguments, **options)
-
-    def all(self, *arguments: Any, **options: Any) -> Tensor:
-        """Whether none is 0."""
-        return self.ne(0).all(*arguments, **options)
-
-    def nonzero(self, as_tuple: bool = False) -> Any:
-        """Where elements are not 0, as of real tensors."""
-        return self.ne(0).nonzero(as_tuple)
-
-    def isclose(
-        self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-    ) -> Tensor:
-        """Whether |self - other| <= atol + rtol |other|, or both are equal."""
-        within("rtol", rtol, 0)
-        within("atol", atol, 0)
-        x, y = _promoted(self, beside(other, self._re))
-        near = (x - y).abs() <= y.abs() * rtol + atol
-        made = x.eq(y) | (near & x.isfinite() & y.isfinite())
-        return made | (x.isnan() & y.isnan()) if equal_nan else made
-
-    def vdot(self, other: Any) -> Tensor:
-        """The sum of conj(self) * other."""
-        return self.conj().dot(other)
-
-    def vecdot(self, other: Any, dim: int = -1) -> Tensor:
-        """The sums of conj(self) * other along an axis."""
-        return (self.conj() * other).sum(dim)
-
-=======
->>>>>>> lang
     def matmul(self, other: Any) -> Tensor:
         """Matrix products, as of real tensors."""
         return self._bilinear("matmul", other)

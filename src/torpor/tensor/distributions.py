@@ -139,13 +139,9 @@ class Distributions(Handle):
         """
         if len(size) == 3 and isinstance(size[2], (tuple, list)):
             mean, std, size = size
-<<<<<<< HEAD
-        elif any(_is_floats(one) for one in (*size, mean, std)):
+        elif any(isinstance(one, Handle) and one.dtype.is_float for one in (*size, mean, std)):
             if len(size) > 2:
                 raise TypeError(f"normal takes a mean and a deviation here, not {len(size)} values")
-=======
-        elif any(isinstance(one, Handle) and one.dtype.is_float for one in (*size, mean, std)):
->>>>>>> lang
             given = dict(zip(("mean", "std"), size, strict=False))
             return _normal_around(given.get("mean", mean), given.get("std", std), **options)
         within("a standard deviation", std, 0)

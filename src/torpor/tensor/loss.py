@@ -178,9 +178,7 @@ class Loss(Handle):
         the logarithms are no less than -100, as in PyTorch. Both are between 0 and 1 (else an error
         at realisation).
         """
-        if isinstance(target, Handle) and target.shape != self.shape:
-            what = f"a target of shape {render_shape(self.shape)} is needed"
-            raise located(ShapeError(what), (self, target))
+        _same_shape(self, target)
         both: Any = self, beside(target, self)
         p, wanted = map(_probability, both, ("its input", "its target"))
         yes, no = p.log().maximum(-100.0), (-p).log1p().maximum(-100.0)
@@ -340,6 +338,11 @@ def _affine(made: Any, weight: Any, bias: Any = None) -> Any:
     """Multiplied by the weight and the bias added, where they are given."""
     made = made if weight is None else made * weight
     return made if bias is None else made + bias
+
+
+def _same_shape(operand: Any, target: Any) -> None:
+    if isinstance(target, Handle):
+        sized(target, operand.shape, "a target")
 
 
 def _last_axes(operand: Any, shape: Sequence[int] | int, *parameters: Any) -> tuple[int, ...]:

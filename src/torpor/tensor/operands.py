@@ -40,7 +40,7 @@ def sized(values: Any, shape: Sequence[Any], what: str) -> Any:
     """The values, which are None or of this very shape: parameters are not broadcast."""
     if values is not None and tuple(values.shape) != tuple(shape):
         asked, given = render_shape(tuple(shape)), render_shape(values.shape)
-        raise located(ShapeError(f"{what} has the shape {asked}, not {given}"), (values,))
+        raise located(ShapeError(f"{what} of shape {asked} is needed, not {given}"), (values,))
     return values
 
 
