@@ -21,13 +21,11 @@ from torpor.pipeline.general import (
     numbers_of,
     slots_of,
 )
-from torpor.pipeline.terms import folded
 from torpor.pipeline.vary import Graph, is_box
 
 MOST: Final = 4096  # skeletons that are remembered
 PATIENCE: Final = 2  # failures to write graphs with variables before it is tried less: a choice
 REMEMBERED: Final = 4  # numbers, and general forms, of each
-VARIES: Final = ()  # in place of what a graph has in common with others
 
 
 @dataclass
@@ -49,8 +47,6 @@ class Seen:
 
 
 _seen: Final[dict[tuple[Any, ...], Seen]] = {}
-# Which graph, by its number of terms, became one with rows; kept, so that its words are one object.
-_folded: Final[dict[tuple[Any, ...], tuple[Any, ...]]] = {}
 _places: Final[dict[tuple[Any, ...], list[Numbers]]] = {}  # of boxes, by what is like them
 
 
@@ -90,7 +86,6 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
     if len(_seen) >= MOST:
         _seen.clear()
         _places.clear()
-        _folded.clear()
     seen = _seen.setdefault(likeness(form), Seen())
     steady = seen.row.times > seen.row.lasting and seen.row.last == form.numbers
     moved = moved_places(form)
@@ -120,22 +115,6 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
             seen.failures = 0
             return made
     seen.failed()
-    return None
-
-
-def with_rows(roots: Roots, form: Canonical) -> tuple[Roots, Canonical] | None:
-    """The graph with rows in place of like terms, and its form, if there has been one with another
-    number of them.
-    """
-    found = folded(roots)
-    own = None if found is None else canonical(found)
-    if found is None or own is None:
-        return None
-    alike, mine = likeness(own), likeness(form)
-    if _folded.setdefault(alike, mine) != mine:
-        _folded[alike] = VARIES
-        return found, own
-    note_numbers(own)
     return None
 
 
