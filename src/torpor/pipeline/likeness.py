@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from torpor.base.errors import TorporError
 from torpor.ir.infer import shape_of
@@ -23,6 +23,7 @@ from torpor.pipeline.general import (
 )
 from torpor.pipeline.vary import Graph, is_box
 
+T = TypeVar("T")
 MOST: Final = 4096  # skeletons that are remembered
 PATIENCE: Final = 2  # failures to write graphs with variables before it is tried less: a choice
 REMEMBERED: Final = 4  # numbers, and general forms, of each
@@ -83,10 +84,7 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
     """The graph with variables for what has been different before; None where nothing has, or it
     cannot be.
     """
-    if len(_seen) >= MOST:
-        _seen.clear()
-        _places.clear()
-    seen = _seen.setdefault(likeness(form), Seen())
+    seen = remembered(_seen, likeness(form), Seen)
     steady = seen.row.times > seen.row.lasting and seen.row.last == form.numbers
     moved = moved_places(form)
     earlier = [one for one in seen.numbers if one != form.numbers]
@@ -118,9 +116,18 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
     return None
 
 
+def remembered(known: dict[Any, T], name: Any, make: Callable[[], T]) -> T:
+    """What is known under a name; where there is too much, what was asked for first goes."""
+    found = known.pop(name, None)
+    known[name] = found = make() if found is None else found
+    if len(known) > MOST:
+        del known[next(iter(known))]
+    return found
+
+
 def note_numbers(form: Canonical) -> None:
     """Know the numbers of a graph that is computed in another way: by a trace, say."""
-    seen = _seen.setdefault(likeness(form), Seen())
+    seen = remembered(_seen, likeness(form), Seen)
     seen.numbers = [*seen.numbers[-REMEMBERED + 1 :], form.numbers]
 
 
@@ -137,7 +144,7 @@ def moved_places(form: Canonical) -> set[int]:
         kind = (node.op, node.dtype, shape_of(node.src[0]), lengths, node.origins[:1])
         alike.setdefault(kind, []).append((place, node.arg))
     for kind, boxes in alike.items():
-        before, now = _places.get(kind, []), [arg for _, arg in boxes]
+        before, now = remembered(_places, kind, list), [arg for _, arg in boxes]
         _places[kind] = now
         if len(before) == len(now):
             for (place, arg), old in zip(boxes, before):

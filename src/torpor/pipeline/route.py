@@ -251,7 +251,6 @@ def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
     return None
 
 
-@uncollected()
 def new_run(roots: Roots, form: Canonical) -> list[UOp]:
     """The values of roots, by kernels for numbers that vary if some do: sizes, places and
     constants. A line of the program whose graphs are planned again and again has its graphs

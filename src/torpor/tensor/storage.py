@@ -339,7 +339,7 @@ def _values_below(
         elif not done.keys().isdisjoint(below):
             source = tuple([done.get(one, one) for one in below])
             if source != below:
-                made = shaped(node.replace(src=source), shape_of(node))
+                made = shaped(UOp(node.op, node.dtype, source, node.arg), shape_of(node))
                 made.origins = made.origins or node.origins
-                done[node] = recall(made) or made
+                done[node] = made if made.known is None else recall(made) or made
     return done, seen, extremes
