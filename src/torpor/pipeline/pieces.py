@@ -158,7 +158,7 @@ def in_pieces(
     if len(_came) >= MOST:
         _came.clear()
     *others, words = form.skeleton
-    alike = hash((*others, *words))  # of what is not kept
+    alike = hash((*others, words.content))  # of what is not kept
     again = hash((alike, form.numbers))
     if max(_came.get(alike, 0), _came.get(again, 0)) >= STEADY:
         return whole(roots, form)
