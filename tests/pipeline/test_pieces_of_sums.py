@@ -8,6 +8,7 @@ import pytest
 import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import OutOfBoundsError
+from torpor.pipeline import pieces
 
 NUMBERS = np.random.default_rng(41)
 # Even, as signs take turns; so many that nothing is the same in all terms by chance.
@@ -72,8 +73,11 @@ def of_a_stack(w, n):
 
 
 @pytest.mark.parametrize("terms", [of_memory, of_boxes, of_shared, of_choices, of_a_stack])
-def test_sums_and_gradients_compile_nothing_from_some_passes_on(terms, compiled) -> None:
+def test_sums_and_gradients_compile_nothing_from_some_passes_on(
+    terms, compiled, monkeypatch
+) -> None:
     """Where two of a few numbers are the same by chance, that is another piece."""
+    monkeypatch.setattr(pieces, "_fresh", {})  # each has its lines for itself
     for number, n in enumerate(COUNTS):
         if number == 14:
             compiled.clear()

@@ -151,7 +151,7 @@ def in_pieces(
     fresh = _fresh.get(line, 0)
     if not fresh:
         return None
-    if came_before(form):
+    if came_before(form) and line not in _varied:
         return None if fresh < FRESH else whole(roots, form)
     if any(other != device or JOINT in other for _, other in roots):
         return None
