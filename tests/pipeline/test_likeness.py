@@ -133,3 +133,14 @@ def test_sizes_that_are_in_no_pattern_are_not_looked_at_each_time(monkeypatch) -
         np.testing.assert_allclose(found, x.sum(1), rtol=1e-12, atol=1e-12)
         seen.append(len(made))
     assert seen[4] >= 4 and seen[-1] - seen[11] <= 4
+
+
+def test_what_was_asked_for_first_goes_where_there_is_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not all: a loop that is at it would compile its kernels once more."""
+    monkeypatch.setattr(likeness, "MOST", 3)
+    known: dict[str, list[str]] = {}
+    for name in "abcade":
+        likeness.remembered(known, name, list).append(name)
+    assert known == {"a": ["a", "a"], "d": ["d"], "e": ["e"]}

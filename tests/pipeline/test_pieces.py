@@ -11,8 +11,7 @@ import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import OutOfBoundsError
 from torpor.pipeline import planning
-from torpor.pipeline.general import STEADY
-from torpor.pipeline.pieces import Graph
+from torpor.pipeline.pieces import WHOLE, Graph
 
 NUMBERS = np.random.default_rng(93)
 
@@ -214,11 +213,15 @@ def test_an_index_that_is_outside_is_told_as_ever(compiled) -> None:
 
 
 def test_a_graph_that_comes_often_is_planned_as_a_whole(planned) -> None:
+    """After it has been one launch of the kernels of its pieces for a while."""
     chain, coin, given = Chain(), random.Random(17), NUMBERS.normal(size=(4, 6))
     for _ in range(20):
         chain.passes(coin.choices(range(8), k=6), given)
     before = len(planned)
-    for _ in range(STEADY + 3):
+    for _ in range(WHOLE // 2):
+        chain.passes([0, 1, 3, 0, 5, 2], given)
+    assert len(planned) == before
+    for _ in range(WHOLE // 2 + 3):
         chain.passes([0, 1, 3, 0, 5, 2], given)
     assert max(planned[before:]) > 50
     assert len(planned) - before == 1 + sum(size <= 50 for size in planned[before:])

@@ -9,9 +9,10 @@ from typing import Final
 
 from torpor.graph.elementwise import constant
 from torpor.graph.gradient_elementwise import Gradients
+from torpor.graph.loop import uniform
 from torpor.graph.movement import flip, pad, permute, reshape, shrink
 from torpor.graph.reduce import reduce
-from torpor.graph.sizes import add, multiply, subtract
+from torpor.graph.sizes import add, is_plain, multiply, subtract
 from torpor.graph.window import shear
 from torpor.ir.infer import Shape, Size, shape_of
 from torpor.ir.ops import Ops
@@ -39,7 +40,44 @@ def expand_gradient(node: UOp, g: UOp) -> Gradients:
 def pad_gradient(node: UOp, g: UOp) -> Gradients:
     """d pad(x): the box of g that x came to lie in."""
     sizes = shape_of(node.src[0])
-    return (shrink(g, [(before, add(before, s)) for (before, _), s in zip(node.arg, sizes)]),)
+    made = shrink(g, [(before, add(before, s)) for (before, _), s in zip(node.arg, sizes)])
+    return (part_of(made) if made.op is Ops.SHRINK else made,)
+
+
+def part_of(node: UOp) -> UOp:
+    """A SHRINK of what it is a part of: of one side of a WHERE, if it lies in that. So what flows
+    to each of many tensors that were laid end to end is one box of what flows to all of them.
+    """
+    source, boxes = node.src[0], node.arg
+    while all(map(is_plain, boxes)):
+        if source.op is Ops.SHRINK and all(map(is_plain, source.arg)):
+            pairs = zip(boxes, source.arg, strict=True)
+            boxes = tuple([(first + low, last + low) for (first, last), (low, _) in pairs])
+            source = source.src[0]
+        elif source.op is Ops.WHERE and (true := box_of(source.src[0])) is not None:
+            sides = list(zip(boxes, true, strict=True))
+            if all(low <= first and last <= high for (first, last), (low, high) in sides):
+                source = source.src[1]
+            elif any(last <= low or high <= first for (first, last), (low, high) in sides):
+                source = source.src[2]
+            else:
+                break
+        else:
+            break
+    return node if source is node.src[0] else node.replace(src=(source,), arg=boxes)
+
+
+def box_of(condition: UOp) -> list[tuple[int, int]] | None:
+    """Where a condition holds, if that is one box that its graph says."""
+    inside = condition.src[0] if condition.op is Ops.PAD else condition
+    number = uniform(inside)
+    if condition.op is not Ops.PAD or number is None or number.arg is not True:
+        return None
+    sizes = shape_of(inside)
+    if not (is_plain(sizes) and all(map(is_plain, condition.arg))):
+        return None
+    pairs = zip(sizes, condition.arg, strict=True)
+    return [(before, before + size) for size, (before, _) in pairs]
 
 
 def shrink_gradient(node: UOp, g: UOp) -> Gradients:

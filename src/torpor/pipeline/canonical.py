@@ -292,12 +292,14 @@ def place_of(root: UOp, places: Mapping[UOp, int], known: bool = False) -> int |
 
 
 class Words(Iterable[Any]):
-    """Words of a key. Equal ones are one object, so that keys are quick to look up."""
+    """Words of a key. Equal ones are one object, so that keys are quick to look up. `content` is
+    the same for all objects of equal words.
+    """
 
-    __slots__ = ("_all", "__weakref__")
+    __slots__ = ("_all", "content", "__weakref__")
 
     def __init__(self, words: tuple[Any, ...]):
-        self._all = words
+        self._all, self.content = words, hash(words)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._all)

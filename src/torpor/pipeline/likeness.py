@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from torpor.base.errors import TorporError
 from torpor.ir.infer import shape_of
@@ -21,13 +21,12 @@ from torpor.pipeline.general import (
     numbers_of,
     slots_of,
 )
-from torpor.pipeline.terms import folded
 from torpor.pipeline.vary import Graph, is_box
 
+T = TypeVar("T")
 MOST: Final = 4096  # skeletons that are remembered
 PATIENCE: Final = 2  # failures to write graphs with variables before it is tried less: a choice
 REMEMBERED: Final = 4  # numbers, and general forms, of each
-VARIES: Final = ()  # in place of what a graph has in common with others
 
 
 @dataclass
@@ -49,8 +48,6 @@ class Seen:
 
 
 _seen: Final[dict[tuple[Any, ...], Seen]] = {}
-# Which graph, by its number of terms, became one with rows; kept, so that its words are one object.
-_folded: Final[dict[tuple[Any, ...], tuple[Any, ...]]] = {}
 _places: Final[dict[tuple[Any, ...], list[Numbers]]] = {}  # of boxes, by what is like them
 
 
@@ -87,11 +84,7 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
     """The graph with variables for what has been different before; None where nothing has, or it
     cannot be.
     """
-    if len(_seen) >= MOST:
-        _seen.clear()
-        _places.clear()
-        _folded.clear()
-    seen = _seen.setdefault(likeness(form), Seen())
+    seen = remembered(_seen, likeness(form), Seen)
     steady = seen.row.times > seen.row.lasting and seen.row.last == form.numbers
     moved = moved_places(form)
     earlier = [one for one in seen.numbers if one != form.numbers]
@@ -123,25 +116,18 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
     return None
 
 
-def with_rows(roots: Roots, form: Canonical) -> tuple[Roots, Canonical] | None:
-    """The graph with rows in place of like terms, and its form, if there has been one with another
-    number of them.
-    """
-    found = folded(roots)
-    own = None if found is None else canonical(found)
-    if found is None or own is None:
-        return None
-    alike, mine = likeness(own), likeness(form)
-    if _folded.setdefault(alike, mine) != mine:
-        _folded[alike] = VARIES
-        return found, own
-    note_numbers(own)
-    return None
+def remembered(known: dict[Any, T], name: Any, make: Callable[[], T]) -> T:
+    """What is known under a name; where there is too much, what was asked for first goes."""
+    found = known.pop(name, None)
+    known[name] = found = make() if found is None else found
+    if len(known) > MOST:
+        del known[next(iter(known))]
+    return found
 
 
 def note_numbers(form: Canonical) -> None:
     """Know the numbers of a graph that is computed in another way: by a trace, say."""
-    seen = _seen.setdefault(likeness(form), Seen())
+    seen = remembered(_seen, likeness(form), Seen)
     seen.numbers = [*seen.numbers[-REMEMBERED + 1 :], form.numbers]
 
 
@@ -158,7 +144,7 @@ def moved_places(form: Canonical) -> set[int]:
         kind = (node.op, node.dtype, shape_of(node.src[0]), lengths, node.origins[:1])
         alike.setdefault(kind, []).append((place, node.arg))
     for kind, boxes in alike.items():
-        before, now = _places.get(kind, []), [arg for _, arg in boxes]
+        before, now = remembered(_places, kind, list), [arg for _, arg in boxes]
         _places[kind] = now
         if len(before) == len(now):
             for (place, arg), old in zip(boxes, before):

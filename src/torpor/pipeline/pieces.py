@@ -5,14 +5,16 @@ after   one kernel or a few for each product of it and what else is used there a
         the graphs before
 
 A program that chooses what it does next by its data, or by chance, makes ever other graphs of the
-same operations. Where a graph is cut depends on what is near: what is used at several places is
-stored, as is what a product sums, so that a new combination has pieces that are known.
+same operations, as does one that goes round a loop more or less often. Where a graph is cut depends
+on what is near: what is used at several places is stored, as is what a product sums, so that a new
+combination has pieces that are known. The kernels of all pieces are the recipe of graphs that are
+the same again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -23,20 +25,24 @@ from torpor.graph.sizes import is_plain
 from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import ALU, LOOPED, MOVEMENT, Ops
 from torpor.ir.uop import UOp
-from torpor.pipeline.canonical import Canonical, canonical, settings_now
+from torpor.pipeline.canonical import NUMBERED, Canonical, canonical, settings_now
+from torpor.pipeline.command import Command, Prepared
 from torpor.pipeline.general import STEADY, Roots, exactly
 from torpor.pipeline.likeness import came_before, known_form
-from torpor.pipeline.recipe import Recipe, follow, recipe_for
+from torpor.pipeline.recipe import Recipe, Result, Run, follow, keep, noted, recipe_for, recipe_of
 from torpor.pipeline.remade import nodes_of
 
 FRESH: Final = 3  # graphs of a line that are planned before one is computed in pieces: a choice
 FAMILIAR: Final = 2  # graphs that had a piece, before it is known: a choice
 SHARE: Final = 0.75  # of a graph's pieces that are known if it is computed by them: a choice
 MOST_OPS: Final = 32  # of a piece: a choice
-TERM: Final = 4  # operations that a term counts as, so that long sums have few forms: a choice
+TERM: Final = 8  # operations that a term counts as, so that long sums have few forms: a choice
 LARGEST: Final = 1 << 26  # bytes of what pieces hand on
 MOST: Final = 4096  # lines, and graphs, that are remembered
 MOST_KINDS: Final = 1 << 11  # of pieces, that are remembered: those that came last
+MOST_READY: Final = 64  # numbers of each
+# Times that the recipe of all pieces of a graph serves, before it is planned as a whole: a choice.
+WHOLE: Final = 64
 # Computed wherever they are used.
 PASSING: Final = MOVEMENT | {Ops.LEAF, Ops.DETACH, Ops.FUNCTION, Ops.CHECK, Ops.BUFFER}
 CHEAP: Final = frozenset(
@@ -44,9 +50,9 @@ CHEAP: Final = frozenset(
 )
 GIVEN: Final = LOOPED | {Ops.PRIOR}  # by what is below, which may give several such
 # An enumeration is slow to ask for its members.
-_ADD, _BUFFER, _BIND, _FUNCTION = Ops.ADD, Ops.BUFFER, Ops.BIND, Ops.FUNCTION
+_ADD, _BUFFER, _BIND, _CONST = Ops.ADD, Ops.BUFFER, Ops.BIND, Ops.CONST
+_FUNCTION, _PAD, _VARIABLE, _WHERE = Ops.FUNCTION, Ops.PAD, Ops.VARIABLE, Ops.WHERE
 _TOLD: Final = frozenset({Ops.LEAF, Ops.CHECK})
-_GIVEN_NUMBERS: Final = frozenset({_BIND, Ops.VARIABLE})
 
 Compute = Callable[[Roots], list[UOp]]
 
@@ -81,28 +87,30 @@ class Ready(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Kind:
-    """Pieces that are the same but for the memory that they read, and for values of variables.
+    """Pieces that are the same but for the memory that they read, values of variables and numbers.
 
     graphs: how many had one; `last`: the number of the last of them.
+    ready:  by numbers.
     """
 
     graphs: int = 0
     last: int = 0
-    ready: Ready | None = None
+    ready: dict[tuple[Any, ...], Ready] = field(default_factory=dict)
 
 
 class Named(NamedTuple):
-    """Of what kind a piece is, what it reads and which variables are bound in it."""
+    """Of what kind a piece is, its numbers, what it reads and which variables are bound in it."""
 
     kind: Kind
+    numbers: tuple[Any, ...]
     inputs: Sequence[UOp]
     bound: Sequence[UOp]
 
 
-_fresh: Final[dict[Site | None, int]] = {}  # by line: graphs planned since rows or steps would do
+_fresh: Final[dict[Site | None, int]] = {}  # by line: graphs that were planned
 _varied: Final[set[Site | None]] = set()  # lines whose last graph was computed in pieces
-_restless: Final[set[Site | None]] = set()  # lines that had `FRESH` graphs planned in a row
-_came: Final[dict[int, int]] = {}  # by skeleton: graphs that were computed in pieces
+# By skeleton, and by it and numbers: graphs that were computed in pieces.
+_came: Final[dict[int, int]] = {}
 _numbers: Final = count(1)
 _kinds: Final[dict[tuple[Any, ...], Kind]] = {}
 
@@ -114,7 +122,7 @@ def is_varied() -> bool:
 
 def is_restless() -> bool:
     """Whether this line of the program once had graph after graph planned."""
-    return bool(_restless) and here() in _restless
+    return bool(_fresh) and _fresh.get(here(), 0) >= FRESH
 
 
 def note_known() -> None:
@@ -123,17 +131,13 @@ def note_known() -> None:
         _varied.discard(here())
 
 
-def note_new(planned: bool) -> None:
-    """Note that a graph which this line asks for is new, and whether some of it was planned."""
+def note_planned() -> None:
+    """Note that a graph which this line asks for is new, and was planned."""
     line = here()
     _varied.discard(line)
     if len(_fresh) >= MOST:
         _fresh.clear()
-    _fresh[line] = _fresh.get(line, 0) + 1 if planned else 0
-    if _fresh[line] >= FRESH:
-        if len(_restless) >= MOST:
-            _restless.clear()
-        _restless.add(line)
+    _fresh[line] = _fresh.get(line, 0) + 1
 
 
 def in_pieces(
@@ -147,15 +151,16 @@ def in_pieces(
     fresh = _fresh.get(line, 0)
     if not fresh:
         return None
-    if came_before(form):
+    if came_before(form) and line not in _varied:
         return None if fresh < FRESH else whole(roots, form)
     if any(other != device or JOINT in other for _, other in roots):
         return None
     if len(_came) >= MOST:
         _came.clear()
     *others, words = form.skeleton
-    times = _came.get(name := hash((*others, *words)), 0)  # of what is not kept
-    if times >= STEADY:
+    alike = hash((*others, words.content))  # of what is not kept
+    again = hash((alike, form.numbers))
+    if max(_came.get(alike, 0), _came.get(again, 0)) >= STEADY:
         return whole(roots, form)
     graph = Graph(roots)
     if any(node.op is Ops.MULTI for node in graph.order):
@@ -171,18 +176,22 @@ def in_pieces(
             break
     else:
         return None
-    _came[name] = times + 1
     if len(_varied) >= MOST:
         _varied.clear()
     _varied.add(line)
-    stands: dict[UOp, UOp] = {}
-    for piece, own in zip(pieces, named, strict=True):
-        values = value_of(piece, own, stands, device, compute)
-        stands |= zip(piece.outputs, values, strict=True)
-        for node in piece.released:
-            if node not in graph.asked:
-                del stands[node]
-    return [stands[node] for node, _ in roots]
+    noted.runs = [] if again in _came and not form.bound else None
+    try:
+        stands = values_of(graph, pieces, named, compute)
+        values = [stands[node] for node, _ in roots]
+        recipe = None if noted.runs is None else one_of(noted.runs, form, values)
+    finally:
+        noted.runs = None
+    _came[alike] = _came.get(alike, 0) + 1
+    _came[again] = _came.get(again, 0) + 1
+    if recipe is not None:
+        recipe.left, _came[again] = WHOLE, STEADY
+        keep(form, recipe)
+    return values
 
 
 def are_small(heads: Collection[UOp]) -> bool:
@@ -202,8 +211,8 @@ class Graph:
 
     passing: what is computed wherever it is used: what moves, what reads no memory, bits of random
              numbers, and one cheap operation of one value.
-    fixed:   what is the same in all graphs that have it.
     sums:    how often each sum is used.
+    levels:  of choices that lay two values end to end: how many such are on one way below.
     """
 
     def __init__(self, roots: Roots):
@@ -212,8 +221,8 @@ class Graph:
         self.device = roots[0][1]
         self.number = next(_numbers)
         self.passing: set[UOp] = set()
-        self.fixed: set[UOp] = set()
         self.sums: dict[UOp, int] = {}
+        self.levels: dict[UOp, int] = {}
         cheap: set[UOp] = set()  # and what moves it
         reading: set[UOp] = set()
         for node in self.order:
@@ -221,11 +230,12 @@ class Graph:
             for one in below:
                 if one.op is _ADD:
                     self.sums[one] = self.sums.get(one, 0) + 1
+            if op is _WHERE and below[1].op is below[2].op is _PAD:
+                ends = [one.src[0].below(MOVEMENT) for one in below[1:]]
+                self.levels[node] = 1 + max([self.levels.get(one, 0) for one in ends])
             reads = [one for one in below if one in reading]
             if reads or op is _BUFFER:
                 reading.add(node)
-            elif op not in _GIVEN_NUMBERS and self.fixed.issuperset(below):
-                self.fixed.add(node)
             is_cheap = op in CHEAP and len(reads) == 1 and reads[0] not in cheap
             if is_cheap or (op in MOVEMENT and not cheap.isdisjoint(below)):
                 cheap.add(node)
@@ -239,8 +249,9 @@ class Graph:
 
     def pieces(self, fine: bool = False) -> list[Piece]:
         """The pieces in an order in which each has what it needs. What one piece alone uses is part
-        of it, but for a second sum of products, and the terms of a sum of three and more; where
-        they are to be `fine`, a second operation that is not cheap is none either.
+        of it, but for a second sum of products, the terms of a sum of three and more, and what is
+        laid end to end with more than one other value, in fours; where they are to be `fine`, a
+        second operation that is not cheap is none either.
         """
         users: dict[UOp, set[Piece]] = {node: set() for node in self.order}
         given: dict[UOp, Piece] = {}  # by what gives something
@@ -261,7 +272,9 @@ class Graph:
             elif node in self.asked or node not in self.passing:
                 is_sum = node.op is Ops.REDUCE_AXIS and node.src[0].op is Ops.MUL
                 is_sum |= fine and node.op not in CHEAP
+                level = self.levels.get(node)
                 is_term = node in terms and node.op is not _ADD
+                is_term = is_term if level is None else level % 2 == 0
                 piece = next(iter(used)) if len(used) == 1 and not is_term else None
                 if piece is None or piece.size >= MOST_OPS or (is_sum and piece.has_sum):
                     piece = Piece(place, [node])
@@ -273,15 +286,18 @@ class Graph:
                 piece.has_sum |= is_sum
                 used = {piece}
             inner = node in terms and (node in self.passing or is_part)
-            if inner or self.is_long(node):
+            if inner or self.is_long(node) or self.levels.get(node, 0) > 1:
                 terms.update(node.src)
             for source in operands(node):
                 users[source] |= used
         return released(found, users)
 
     def named(self, outputs: Sequence[UOp], heads: Collection[UOp]) -> Named:
-        """Of what kind a piece is: as `canonical` writes a graph down, but with all numbers."""
+        """Of what kind a piece is: as `canonical` writes a graph down, but for numbers in bodies,
+        which are words.
+        """
         words: list[Any] = []
+        numbers: list[Any] = []
         inputs: list[UOp] = []
         bound: list[UOp] = []
         places: dict[UOp, int] = {}
@@ -296,16 +312,23 @@ class Graph:
             op, source = node.op, node.src
             if op is _BUFFER:
                 inputs.append(node)
-                words += (op, node.dtype, node.arg.size, node.arg.device)
+                words += (op, node.dtype, node.arg.device)
+                numbers.append(node.arg.size)
             elif node in heads and node not in own:
                 inputs.append(node)
-                words += (node.dtype, shape_of(node))
-            elif node in self.fixed:
-                words.append(node)
+                words.append(node.dtype)
+                numbers.append(shape_of(node))
+            elif op in NUMBERED:
+                words += (op, node.dtype)
+                numbers.append(node.arg)
+                stack.append(source[0])
+            elif op is _CONST:
+                words += (op, node.dtype)
+                numbers.append(node)
             elif op is _FUNCTION:
                 stack.append(source[0])
             elif not source:
-                words.append((op, node.dtype, node.arg[1:]))
+                words.append((op, node.dtype, node.arg[1:] if op is _VARIABLE else node.arg))
             elif op is _BIND:
                 bound.append(node)
                 words.append(op)
@@ -320,7 +343,7 @@ class Graph:
         if kind.last != self.number:
             kind.last = self.number
             kind.graphs += 1
-        return Named(kind, inputs, bound)
+        return Named(kind, (*numbers,), inputs, bound)
 
 
 def operands(node: UOp) -> Sequence[UOp]:
@@ -340,11 +363,25 @@ def released(pieces: list[Piece], users: Mapping[UOp, set[Piece]]) -> list[Piece
 
 
 # --- computing ------------------------------------------------------------------------------------
+def values_of(
+    graph: Graph, pieces: Sequence[Piece], named: Sequence[Named], compute: Compute
+) -> dict[UOp, UOp]:
+    """The values of all outputs that are asked for."""
+    stands: dict[UOp, UOp] = {}
+    for piece, own in zip(pieces, named, strict=True):
+        values = value_of(piece, own, stands, graph.device, compute)
+        stands |= zip(piece.outputs, values, strict=True)
+        for node in piece.released:
+            if node not in graph.asked:
+                del stands[node]
+    return stands
+
+
 def value_of(
     piece: Piece, named: Named, stands: Mapping[UOp, UOp], device: str, compute: Compute
 ) -> list[UOp]:
     """The values of a piece's outputs; `stands`: those of other pieces'."""
-    ready = named.kind.ready
+    ready = named.kind.ready.get(named.numbers)
     memory = [stands.get(node, node).below((Ops.RESHAPE,)).arg for node in named.inputs]
     if ready is not None:
         given = [memory[one] if isinstance(one, int) else one for one in ready.memory]
@@ -354,7 +391,10 @@ def value_of(
     inside = {node: stands[node] for node in named.inputs if node in stands}
     roots = [(node, device) for node in UOp.sink(*piece.outputs).substitute(inside).src]
     found = compute(roots)
-    named.kind.ready = made_ready(roots, named, memory)
+    if (made := made_ready(roots, named, memory)) is not None:
+        if len(named.kind.ready) >= MOST_READY:
+            named.kind.ready.clear()
+        named.kind.ready[named.numbers] = made
     return found
 
 
@@ -376,3 +416,35 @@ def made_ready(roots: Roots, named: Named, memory: Sequence[Buffer]) -> Ready | 
     given = [places.get(id(buffer), buffer) for buffer in form.buffers]
     bound = [named.bound.index(node) for node in form.bound]
     return Ready(recipe, given, bound, () if bound else form.values)
+
+
+# --- all of them at once --------------------------------------------------------------------------
+def one_of(runs: Sequence[Run], form: Canonical, values: Sequence[UOp]) -> Recipe | None:
+    """The recipe of a graph with these values that does what these runs did; None where they read
+    what neither the graph nor one of them holds, or a check of theirs names another graph.
+    """
+    known = set(map(id, form.buffers))
+    ready: list[Prepared] = []
+    for recipe, inputs, bound, made in runs:
+        graph, memory = recipe.graph, [result.buffer for result in made]
+        plain = not any(c.item.jump or (c.program and c.program.checks) for c in graph.commands)
+        if not (plain and known.issuperset(map(id, inputs))) or graph.sections:
+            return None
+        table = graph.table(inputs, memory)
+        ready += [placed(command, table, bound) for command in graph.commands]
+        known.update(map(id, memory))
+    results = [Result(((value.below((Ops.RESHAPE,)), shape_of(value)),)) for value in values]
+    if not known.issuperset(id(one.parts[0][0].arg) for one in results):
+        return None
+    return recipe_of(form, ready, results)[0]
+
+
+def placed(command: Command, table: Sequence[Buffer], bound: Sequence[int]) -> Prepared:
+    """What a command does in this memory, with these numbers."""
+    memory = (table[slot] for slot in command.slots)
+    nodes = tuple([UOp(Ops.BUFFER, buffer.dtype, (), buffer) for buffer in memory])
+    item = replace(command.item, buffers=nodes)
+    if command.program is not None:
+        names = (name for name, _ in command.program.variables)
+        item = replace(item, variables=tuple(zip(names, command.values_in(bound), strict=True)))
+    return Prepared(item, command.program, command.executable)

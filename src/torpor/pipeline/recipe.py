@@ -75,6 +75,7 @@ class Recipe:
     lines:   for each command, of which node of the graph it has its line, and which of the node's.
     used:    whether it has been since the cache was last full.
     told:    whether a trace (VIZ) has how it was planned.
+    left:    how often it will still do, until such a graph is planned as a whole (0: for good).
     """
 
     graph: CompiledGraph
@@ -84,6 +85,7 @@ class Recipe:
     words: int = 0
     used: bool = False
     told: bool = False
+    left: int = 0
     lock: Any = field(default_factory=recursive_lock)  # of `takes`
     first: int = field(init=False)  # the slot of the first result
 
@@ -101,7 +103,21 @@ def recipe_for(form: Canonical) -> Recipe | None:
     found = _recipes.get(form.key)
     if found is not None:
         found.used = True
+        if found.left:
+            return found if counted_down(form, found) else None
     return found
+
+
+def counted_down(form: Canonical, recipe: Recipe) -> bool:
+    """Count a use of a recipe that does not do for good: whether it still does."""
+    global _words
+    recipe.left -= 1
+    if recipe.left:
+        return True
+    with _lock:
+        if _recipes.pop(form.key, None) is not None:
+            _words -= recipe.words
+    return False
 
 
 def keep(form: Canonical, recipe: Recipe) -> None:

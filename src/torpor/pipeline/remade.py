@@ -23,20 +23,21 @@ from torpor.pipeline.general import Roots
 # lose time alone, in a thousand runs about what compiling takes.
 TERMS: Final = 1 << 12
 EXACT_TERMS: Final = 1 << 16
+_FUNCTION: Final = Ops.FUNCTION  # an enumeration is slow to ask for its members
 _ROUNDED: Final = frozenset({Ops.ADD, Ops.MUL})
 
 
 def nodes_of(roots: Roots) -> list[UOp]:
     """The nodes of a graph in order, its sink last, without what only gradients need."""
-    sink = UOp.sink(*(node for node, _ in roots))
-    stack, reached = [sink], {sink}
+    stack, order = [UOp.sink(*(node for node, _ in roots))], dict[UOp, None]()
     while stack:
-        node = stack.pop()
-        for below in node.src[:1] if node.op is Ops.FUNCTION else node.src:
-            if below not in reached:
-                reached.add(below)
-                stack.append(below)
-    return [node for node in sink.toposort() if node in reached]
+        node = stack[-1]
+        below = node.src[:1] if node.op is _FUNCTION else node.src
+        if node not in order and (more := [one for one in below if one not in order]):
+            stack += more
+        else:
+            order[stack.pop()] = None
+    return [*order]
 
 
 def remake(

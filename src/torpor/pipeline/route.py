@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torpor.base.collecting import uncollected
 from torpor.base.phases import phase
@@ -23,16 +23,14 @@ from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.fill import filled
 from torpor.pipeline.general import Made, exactly
 from torpor.pipeline.journal import recording
-from torpor.pipeline.likeness import generalised, known_form, note_numbers, with_rows
-from torpor.pipeline.links import in_steps
-from torpor.pipeline.pieces import in_pieces, is_varied, note_known, note_new
+from torpor.pipeline.likeness import generalised, known_form, note_numbers
+from torpor.pipeline.pieces import in_pieces, is_varied, note_known, note_planned
 from torpor.pipeline.recipe import (
     Recipe,
     Result,
     can_be_kept,
     follow,
     keep,
-    noted,
     recipe_for,
     recipe_of,
 )
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 
 Roots = Sequence[tuple[UOp, str]]
 Again = tuple[list[UOp], list[tuple[UOp, UOp, int]]]
-_plans: Final = [0]  # how many graphs were planned, or read from the disk
 Company = tuple[list[UOp], list[tuple[UOp, UOp]]]  # values of roots; (node, value) of others
 
 
@@ -254,21 +251,19 @@ def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
     return None
 
 
-@uncollected()
 def new_run(roots: Roots, form: Canonical) -> list[UOp]:
-    """The values of roots, by kernels for numbers that vary if some do: how many terms a sum has,
-    sizes, places and constants. A line of the program whose graphs are planned again and again has
-    its graphs computed in pieces; one that fails there is computed as a whole, which says why.
+    """The values of roots, by kernels for numbers that vary if some do: sizes, places and
+    constants. A line of the program whose graphs are planned again and again has its graphs
+    computed in pieces; one that fails there is computed as a whole, which says why.
     """
-    if noted.runs is not None or observed():  # of a step; of a graph that is shown as a whole
-        return alike_run(roots, form)
+    if observed():  # as a whole
+        return general_run(roots, form)
     with suppress(Refused, Failed, MemoryError):
         found = in_pieces(roots, form, piece_run, general_run)
         if found is not None:
             return found
-    before = _plans[0]
-    values = alike_run(roots, form)
-    note_new(_plans[0] > before)
+    values = general_run(roots, form)
+    note_planned()
     return values
 
 
@@ -277,26 +272,12 @@ def piece_run(roots: Roots) -> list[UOp]:
     form = canonical(roots)
     if form is None:
         return first_run(roots, None)
-    found = known_run(roots, form)
+    found = followed(roots, form)
     return general_run(roots, form) if found is None else found
 
 
-def alike_run(roots: Roots, form: Canonical) -> list[UOp]:
-    """As `new_run`, of a graph as a whole, or by what is alike in it."""
-    rows = with_rows(roots, form)
-    if rows is not None:  # what is refused names its own term below
-        with suppress(Refused, MemoryError):
-            found = known_run(*rows)
-            return general_run(*rows) if found is None else found
-    with suppress(Refused, MemoryError):
-        found = in_steps(roots, form, computed)
-        if found is not None:
-            return found
-    return general_run(roots, form)
-
-
 def general_run(roots: Roots, form: Canonical) -> list[UOp]:
-    """As `new_run`, of sums as they are."""
+    """As `new_run`, of a graph as a whole."""
     made = generalised(roots, form)
     if made is not None:  # what is refused names its own sizes below, and takes less memory
         with suppress(Refused, MemoryError), anew.because(made.why):
@@ -317,7 +298,6 @@ def first_run(
     """Plan and compute roots, of these shapes, and keep how under their form. Of a general graph
     that is its own; it is computed with what is there.
     """
-    _plans[0] += 1
     there = form if general is None else general.form
     if there is None:  # a trace, or within a limit
         later = planned_run(roots)
@@ -328,7 +308,7 @@ def first_run(
     lines = {} if form is None else plans.lines_of(form)  # planning hands them down
     items, results, kept = scheduled(roots, form, lines, shapes)
     recipe, memory = recipe_for(there), None
-    if recipe is not None and len(recipe.graph.commands) != len(items):  # in steps (see links.py)
+    if recipe is not None and len(recipe.graph.commands) != len(items):  # in pieces
         items = [command.item for command in recipe.graph.commands]
     show_schedule(items)
     try:

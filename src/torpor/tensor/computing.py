@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, Final
 
+from torpor.base.collecting import uncollected
 from torpor.base.errors import TorporError
 from torpor.graph.call import is_result
 from torpor.graph.known import shown
@@ -96,6 +97,12 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
             for node, value, age in again[1]:
                 settle(node, value, age)
             return again[0]
+    return _run_anew(roots)
+
+
+@uncollected()
+def _run_anew(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
+    """As `_run`, of graphs that are not recognised as they are."""
     values = values_below([node for node, _ in roots])
     wanted = [(values.get(node, node), device) for node, device in roots]
     if active:

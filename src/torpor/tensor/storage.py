@@ -21,6 +21,7 @@ from torpor.tensor.watch import active, watcher
 
 # An enumeration is slow to ask for its members.
 _RESHAPE, _BUFFER, _MULTI, _FUNCTION = Ops.RESHAPE, Ops.BUFFER, Ops.MULTI, Ops.FUNCTION
+_CALLED: Final = frozenset({Ops.CALL, Ops.PART})
 _CHOOSING: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCATTER, Ops.SCAN_AXIS})
 _EXTREMES: Final = frozenset({Ops.MAX, Ops.MIN})
 _THROUGH: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})
@@ -310,6 +311,7 @@ def _values_below(
     those `anew` are taken as not known.
     """
     done: dict[UOp, UOp] = {}
+    others = done.keys()
     calls: dict[UOp, list[UOp | None]] = {}
     seen: set[UOp] = set()
     extremes: list[UOp] = []
@@ -325,17 +327,19 @@ def _values_below(
             if node.op in _CHOOSING and node.arg[0] in _EXTREMES:
                 extremes.append(node)
             continue
-        below = (written_out(node, calls),) if is_result(node) else node.src
+        op, below = node.op, node.src
+        if op in _CALLED and is_result(node):
+            below = (written_out(node, calls),)
         if not seen.issuperset(below):
             stack += below
             continue
         seen.add(node)
-        if below is not node.src or is_name(node):
+        if below is not node.src or (op is _FUNCTION and is_name(node)):
             done[node] = done.get(below[0], below[0])
-        elif not done.keys().isdisjoint(below):
+        elif not others.isdisjoint(below):
             source = tuple([done.get(one, one) for one in below])
             if source != below:
-                made = shaped(node.replace(src=source), shape_of(node))
+                made = shaped(UOp(op, node.dtype, source, node.arg), shape_of(node))
                 made.origins = made.origins or node.origins
-                done[node] = recall(made) or made
+                done[node] = made if made.known is None else recall(made) or made
     return done, seen, extremes
