@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from torpor.graph.elementwise import constant
+from torpor.graph.elementwise import constant, uniform
 from torpor.graph.gradient_elementwise import Gradients
-from torpor.graph.loop import uniform
 from torpor.graph.movement import flip, pad, permute, reshape, shrink
 from torpor.graph.reduce import reduce
 from torpor.graph.sizes import add, is_plain, multiply, subtract

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from torpor.graph.bare import halved
+from torpor.graph.elementwise import uniform
 from torpor.graph.movement import expand, flip, permute, reshape
-from torpor.graph.sizes import add, at_most, is_plain, subtract
+from torpor.graph.sizes import add, at_most, subtract
 from torpor.ir.infer import Size, count_of, shape_of
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.pattern import PatternMatcher, Rule, UPat
@@ -83,14 +83,14 @@ def extreme_of_copies(node: UOp, inner: UOp, x: UOp) -> UOp | None:
     return UOp(Ops.REDUCE_AXIS, node.dtype, (below,), (op, rest)) if rest else below
 
 
-def parts_joined(node: UOp, left: UOp, right: UOp) -> UOp | None:
+def parts_joined(node: UOp, inside: UOp, left: UOp, right: UOp) -> UOp | None:
     """where(pad(true), pad(x[:n]), pad(x[n:])) = x: parts by whatever movements, laid end to end
     in the order in which they were.
     """
     base, shape = left.below(MOVEMENT), shape_of(node)
-    if right.below(MOVEMENT) is not base or not (is_plain(shape) and is_plain(shape_of(base))):
+    if right.below(MOVEMENT) is not base or not end_to_end(node, inside):
         return None
-    if not any(halved(node, axis) for axis in range(len(shape))):
+    if not all(isinstance(size, int) for size in (*shape, *shape_of(base))):
         return None
     for pads, part in ((pad.arg, pad.src[0]) for pad in node.src[1:]):
         ranges = [UOp.range(size, axis) for axis, size in enumerate(shape_of(part))]
@@ -98,6 +98,19 @@ def parts_joined(node: UOp, left: UOp, right: UOp) -> UOp | None:
         if position_in(part, tuple(ranges)) is not flat(list(zip(moved, shape, strict=True))):
             return None
     return reshape(base, shape) if count_of(base) == count_of(node) else None
+
+
+def end_to_end(node: UOp, inside: UOp) -> bool:
+    """Whether a WHERE of PADs lays its operands side by side along one axis."""
+    mask, left, right = node.src
+    sizes, others = shape_of(left.src[0]), shape_of(right.src[0])
+    axes = [axis for axis, pads in enumerate(left.arg) if pads != (0, 0)]
+    if uniform(inside) is not TRUE or mask.arg != left.arg or len(axes) != 1:
+        return False
+    (axis,) = axes
+    behind: list[tuple[Size, Size]] = [(0, 0)] * len(sizes)
+    behind[axis] = (sizes[axis], 0)
+    return bool(left.arg[axis] == (0, others[axis])) and right.arg == tuple(behind)
 
 
 def position_in(node: UOp, indices: Indices) -> UOp | None:
@@ -128,7 +141,7 @@ _RULES: Final[list[Rule]] = [
         UPat(
             Ops.WHERE,
             src=(
-                UPat(Ops.PAD),
+                UPat(Ops.PAD, src=(UPat.var("inside"),)),
                 UPat(Ops.PAD, src=(UPat.var("left"),)),
                 UPat(Ops.PAD, src=(UPat.var("right"),)),
             ),
