@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from torpor import Tensor, nn
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 
 F = nn.functional
 ones = Tensor.ones
@@ -108,3 +108,10 @@ def test_formats_are_numpys_where_numpy_wants_one() -> None:
 def test_a_tuple_of_axes_transposes_as_numpy_does() -> None:
     x = Tensor.arange(24).reshape(2, 3, 4)
     assert x.transpose((2, 0, 1)).tolist() == x.numpy().transpose((2, 0, 1)).tolist()
+
+
+def test_weights_of_observations_are_whole_or_not_negative():
+    with pytest.raises(DTypeError, match="whole"):
+        ones(5).cov(fweights=ones(5))
+    with pytest.raises(ValueRangeError, match="negative"):
+        ones(5).cov(aweights=Tensor([1.0, 1.0, -1.0, 1.0, 1.0])).item()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.graph import build
+from torpor.ir.records import Requirement
 from torpor.tensor.amp import lowered
 from torpor.tensor.annotated import Tensor
 from torpor.tensor.contraction import added_to
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, flat, floats, located
-from torpor.tensor.operands import promoted, scaled, sized
+from torpor.tensor.handle import Handle, derive, flat, floats, located
+from torpor.tensor.operands import need, promoted, scaled, sized
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, whole_number
 from torpor.tensor.wide import widely
+
+NOT_NEGATIVE: Final = Requirement("value", "cov takes weights that are not negative")
 
 
 def _beside(wide: Any, one: Any) -> Any:
@@ -132,7 +135,8 @@ class Products(Handle):
     @widely
     def cov(self, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
         """Covariances of the rows of a matrix, whose columns are observations: (rows, rows), 0-d of
-        a vector. fweights: how often each observation counts; aweights: how much it weighs.
+        a vector. fweights: how often each observation counts, whole numbers;
+        aweights: how much it weighs. One that is negative raises at realisation.
         """
         if self.ndim > 2:
             raise located(ShapeError("cov is of rows of a matrix, or of a vector"), (self,))
@@ -143,7 +147,8 @@ class Products(Handle):
         for given in (fweights, aweights):
             if given is not None:
                 part = sized(beside(given, self), x.shape[1:], "a weight for each observation")
-                part = part.cast(kind)
+                need(given is not fweights or part.dtype.is_int, "fweights are whole numbers", part)
+                part = derive(build.check, (part.cast(kind), part >= 0), NOT_NEGATIVE)
                 weight = part if weight is None else weight * part
         if weight is None:
             count, mean = float(x.shape[1]), x.mean(1, True)
