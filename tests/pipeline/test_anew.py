@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from torpor import Context, RecompileWarning, Tensor, jit
-from torpor.pipeline import anew
+from torpor.pipeline import anew, pieces
 
 
 @pytest.fixture(autouse=True)
@@ -14,6 +14,8 @@ def nothing_known(monkeypatch):
     for name in ("_kernels", "_rows"):
         monkeypatch.setattr(anew, name, {})
     monkeypatch.setattr(anew, "_warned", set())
+    for name in ("_fresh", "_kinds"):
+        monkeypatch.setattr(pieces, name, {})
     with Context(CACHE=0), warnings.catch_warnings():
         warnings.simplefilter("always")
         yield

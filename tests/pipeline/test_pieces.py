@@ -220,7 +220,7 @@ def test_a_graph_that_comes_often_is_planned_as_a_whole(planned) -> None:
     before = len(planned)
     for _ in range(WHOLE // 2):
         chain.passes([0, 1, 3, 0, 5, 2], given)
-    assert len(planned) == before
+    assert max(planned[before:], default=0) <= 50
     for _ in range(WHOLE // 2 + 3):
         chain.passes([0, 1, 3, 0, 5, 2], given)
     assert max(planned[before:]) > 50
