@@ -56,7 +56,8 @@ SHAPES: dict[str, Callable[[], Any]] = {
     "no sections": lambda: ones(4, 4).hsplit(0),
 }
 VALUES: dict[str, Callable[[], Any]] = {
-    "eps of batch_norm": lambda: nn.BatchNorm1d(3, eps=0.0),
+    "eps of batch_norm": lambda: nn.BatchNorm1d(3, eps=0.0)(ones(2, 3)),
+    "negative eps": lambda: nn.BatchNorm1d(3, eps=-1.0).eval()(ones(2, 3)),
     "p of multi_margin_loss": lambda: F.multi_margin_loss(ones(2, 3), classes, p=3),
     "weights of means": lambda: F.embedding_bag(
         classes.reshape(1, 2), ones(3, 2), mode="max", per_sample_weights=ones(1, 2)
@@ -115,3 +116,19 @@ def test_weights_of_observations_are_whole_or_not_negative():
         ones(5).cov(fweights=ones(5))
     with pytest.raises(ValueRangeError, match="negative"):
         ones(5).cov(aweights=Tensor([1.0, 1.0, -1.0, 1.0, 1.0])).item()
+
+
+def test_what_fits_is_taken():
+    """As PyTorch takes it: a mask of padding without a batch, statistics without an eps, the first
+    axis of length 3 of the first tensor, a bias that is a row.
+    """
+    attend = nn.MultiheadAttention(4, 2)
+    query, key = Tensor.randn(5, 4), Tensor.randn(3, 4)
+    padding = Tensor([False, False, True])
+    alone, _ = attend(query, key, key, key_padding_mask=padding)
+    without, _ = attend(query, key[:2], key[:2])
+    np.testing.assert_allclose(alone.tolist(), without.tolist(), rtol=1e-5, atol=1e-6)
+    assert nn.BatchNorm1d(3, eps=0.0).eval()(ones(2, 3)).tolist() == [[1, 1, 1]] * 2
+    x, y = np.arange(3.0).reshape(1, 3), np.eye(3)
+    assert Tensor(x).cross(Tensor(y)).tolist() == np.cross(x, y).tolist()
+    assert F.linear(ones(3), ones(4, 3), ones(1, 4)).tolist() == [4] * 4

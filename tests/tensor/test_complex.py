@@ -452,3 +452,11 @@ def test_logarithms_of_very_large_numbers_have_all_their_digits(name):
     made, expected = getattr(Tensor(z), name)().numpy(), getattr(np, name)(z)
     np.testing.assert_allclose(made.real, expected.real, rtol=1e-14)
     np.testing.assert_allclose(made.imag, expected.imag, rtol=1e-14)
+
+
+@pytest.mark.parametrize("number", [0.5 + 0j, 0j, -0.3 + 0j, 2 + 0j, 0.5j])
+def test_slopes_of_atanh_and_atan_on_the_axes(number):
+    for name, slope in (("atanh", 1 / (1 - number**2)), ("atan", 1 / (1 + number**2))):
+        z = Tensor(np.array(number)).requires_grad_()
+        getattr(z, name)().real.backward()
+        assert z.grad.item() == pytest.approx(slope.conjugate(), rel=1e-6)

@@ -107,3 +107,24 @@ def test_strict_refuses_slopes_that_have_no_gradient():
     assert run(torpor, Tensor, lambda x: (x * x).sum()).tolist() == [[2.0, 0.0], [0.0, 2.0]]
     torch = pytest.importorskip("torch")
     assert [run(torch, torch.tensor, one) for one in cases] == [None, None]
+
+
+def test_strict_calls_a_function_once_and_draws_what_others_draw():
+    called = []
+
+    def dropped(x):
+        called.append(x)
+        return x.dropout(0.5, training=True) * x
+
+    x, found = Tensor([1.0, 2.0, 3.0, 4.0]), []
+    for strict in (False, True):
+        torpor.manual_seed(3)
+        slopes = functional.jacobian(dropped, x, strict=strict)
+        found.append((slopes.tolist(), torpor.rand(1).item()))
+    assert found[0] == found[1] and len(called) == 2
+    torpor.manual_seed(3)
+    functional.hessian(lambda x: (dropped(x) * x).sum(), x)
+    state = torpor.rand(1).item()
+    torpor.manual_seed(3)
+    functional.hessian(lambda x: (dropped(x) * x).sum(), x, strict=True)
+    assert torpor.rand(1).item() == state

@@ -315,6 +315,8 @@ def batch_norm(
         sized(one, x.shape[1:2], "a number for each channel")
     within("batch_norm's eps", eps, 0)
     if training:
+        if not eps:
+            raise ValueRangeError("batch_norm's eps is above 0 in training")
         check_several(x, x.shape[1])
     elif running_mean is None or running_var is None:
         raise ShapeError("batch_norm without training needs running_mean and running_var")

@@ -108,6 +108,7 @@ def _mask(given: Any, padding: Any, batch: Any, heads: int, keys: Any) -> Any:
     if given is not None and given.ndim == 3:
         given = given.unflatten(0, (-1, heads))
     if padding is not None:
+        padding = padding.unsqueeze(0) if padding.ndim == 1 else padding  # without a batch
         sized(padding, (batch, *padding.shape[-1:]), "the mask of padding")
         padding = padding.reshape(-1, 1, 1, padding.shape[-1])
     added = []

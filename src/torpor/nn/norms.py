@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import ShapeError
 from torpor.nn import functional
 from torpor.nn.layer import Renewable, divide
 from torpor.tensor import Tensor, no_grad
@@ -116,8 +116,6 @@ class BatchNorm(_Running):
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
         affine: bool = True, track_running_stats: bool = True, *, bias: bool = True,
     ):  # fmt: skip
-        if not eps > 0:
-            raise ValueRangeError(f"{type(self).__name__} has an eps above 0, not {eps}")
         self.eps, self.momentum = eps, momentum
         self._fill(num_features, affine, bias, track_running_stats)
 

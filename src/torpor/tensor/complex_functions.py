@@ -135,7 +135,8 @@ def atanh(x: Any, y: Any) -> Parts:
     size = u * sign  # the logarithm of what is not less than 1 is exact
     real = (4 * size / ((1 - size).square() + square)).log1p() / 4
     beside = size.eq(1) & (v.abs() < 1e-9)  # whose square may be none
-    real = beside.where(-(v.abs() / 2).log() / 2, real) * sign
+    near = beside.where(v.abs(), 1.0)
+    real = beside.where(-(near / 2).log() / 2, real) * sign
     imag = (2 * v).atan2((1 - u) * (1 + u) - square) / 2
     quarter = y.full_like(math.pi / 2).copysign(y)
     inverse, _ = divide(x.ones_like(), x.zeros_like(), far.where(x, 1), far.where(y, 1))

@@ -159,9 +159,10 @@ class Contraction(Handle):
         out).
         """
         made = self.matmul(weight.transpose(-1, -2) if weight.ndim > 1 else weight)
-        summed = made if bias is None else made + bias
-        sized(summed, made.shape, "a product with its bias")
-        return summed
+        if bias is None:
+            return made
+        summed = made + (bias.squeeze(0) if bias.ndim > made.ndim else bias)
+        return sized(summed, made.shape, "a product with its bias")
 
     @lowered
     @widely

@@ -9,12 +9,14 @@ is differentiated. `vectorize` says nothing, and neither does an `outer_jacobian
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from torpor.base.errors import GradientError
 from torpor.tensor import transforms
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.handle import Handle
+from torpor.tensor.seeding import fork_rng
 
 Function = Callable[..., Any]
 
@@ -23,23 +25,28 @@ def _tuple(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, tuple | list) else (given,)
 
 
-def _checked(func: Function, strict: bool) -> Function:
-    """The function; `strict`, and what it gives must have gradients for each of its arguments: for
-    leaves in their places, as those of forward mode have none.
+def _checked(func: Function, strict: bool, apart: bool = False) -> Function:
+    """The function; `strict`, and what it gives must have gradients for each of its arguments:
+    `apart` for leaves in their places, by a call of its own that draws no random numbers of the
+    other's, where what it gives has slopes of the arguments' gradients.
     """
     if not strict:
         return func
 
     def checked(*arguments: Any) -> Any:
-        leaves = [one.detach().requires_grad_() for one in arguments]
-        for number, made in enumerate(map(as_tensor, transforms.parts_in(func(*leaves)))):
+        given: Any = arguments
+        with fork_rng() if apart else nullcontext():
+            if apart:
+                given = [one.detach().requires_grad_() for one in arguments]
+            result = func(*given)
+        for number, made in enumerate(map(as_tensor, transforms.parts_in(result))):
             slope = made.detach().ones_like()
-            found = made.gradient(*leaves, gradient=slope, materialize=False)
+            found = made.gradient(*given, gradient=slope, materialize=False)
             for place, one in enumerate(found):
                 if one is None:
                     what = f"output {number} does not depend on input {place}, and strict is True"
                     raise GradientError(what)
-        return func(*arguments)
+        return func(*arguments) if apart else result
 
     return checked
 
@@ -72,7 +79,7 @@ def hessian(
 ) -> Any:  # fmt: skip
     """The second derivatives tensor[*input, *input] of a function that gives one number."""
     places = _places(inputs)
-    slopes = _checked(transforms.jacrev(_checked(func, strict), places), strict)
+    slopes = _checked(transforms.jacrev(_checked(func, strict), places), strict, apart=True)
     return _shown(transforms.jacfwd(slopes, places)(*_tuple(inputs)), create_graph)
 
 
@@ -102,7 +109,7 @@ def hvp(
 ) -> tuple[Any, Any]:
     """(output, the second derivatives times v) of a function that gives one number."""
     given = _tuple(inputs)
-    slope = _checked(transforms.grad(func, tuple(range(len(given)))), strict)
+    slope = _checked(transforms.grad(func, tuple(range(len(given)))), strict, apart=True)
     change = transforms.jvp(slope, given, _directions(inputs, v))[1]
     return _shown(func(*given), create_graph), _shown(change, create_graph, inputs)
 

@@ -129,7 +129,7 @@ def hooks_of_leaf(leaf: Handle, hooks: LeafHooks) -> list[Callable[[Any], Any]]:
 def note_hooks() -> None:
     """Write down which leaves that there are have hooks now, and which."""
     for hooks in (gathered, accumulated):
-        for gone in hooks.keys() - _leaves.keys():
+        for gone in [number for number in [*hooks] if number not in _leaves]:
             del hooks[gone]
     each = *gathered.items(), *accumulated.items()
     found = tuple([(number, *hooks) for number, hooks in each if hooks])
@@ -312,11 +312,11 @@ class Differentiate(Handle):
         if not self.requires_grad or not found:
             what = "backward() needs a tensor that depends on a leaf with requires_grad=True"
             raise located(GradientError(what), (self,))
-        held = {number: leaf for number in found if (leaf := _leaves.get(number)) is not None}
+        there = {number: leaf for number in found if (leaf := _leaves.get(number)) is not None}
         # Of leaves that nobody holds, those that hooks may lie before: all, if there are hooks.
-        lost = [number for number in found if number not in held] if watched else []
-        targets: list[Any] = [*held.values(), *[None] * len(lost)]
-        groups = [found[number] for number in (*held, *lost)]
+        lost = [number for number in found if number not in there] if watched else []
+        targets: list[Any] = [*there.values(), *[None] * len(lost)]
+        groups = [found[number] for number in (*there, *lost)]
         if inputs is not None:
             given = [inputs] if isinstance(inputs, Handle) else list(inputs)
             if not given:

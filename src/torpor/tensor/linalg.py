@@ -60,7 +60,8 @@ def svd(A: Tensor, full_matrices: bool = True) -> Factors:
 
 def svdvals(A: Tensor) -> Tensor:
     """The singular values, descending."""
-    return factorisation.svdvals(dense.matrices(A, "svdvals", False))
+    dense.matrices(A, "svdvals", False)
+    return dense.svd(A)[1] if A.requires_grad else factorisation.svdvals(A)  # slopes need vectors
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigen:

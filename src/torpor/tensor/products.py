@@ -99,8 +99,8 @@ class Products(Handle):
         other = beside(other, self)
         shape = build.broadcast_shapes(self.shape, other.shape)
         x, y = self.expand(*shape), other.expand(*shape)
-        axis = shape.index(3) if dim is None and 3 in shape else one_axis(
-            -1 if dim is None else dim, len(shape))  # fmt: skip
+        first = self.shape.index(3) - self.ndim if dim is None and 3 in self.shape else -1
+        axis = one_axis(first if dim is None else dim, len(shape))
         lengths = {x.shape[axis - len(shape)] for x in (self, other) if x.ndim >= len(shape) - axis}
         if lengths != {3}:
             raise located(ShapeError("cross needs an axis of length 3"), (self, other))
