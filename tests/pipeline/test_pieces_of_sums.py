@@ -8,7 +8,7 @@ import pytest
 import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import OutOfBoundsError
-from torpor.pipeline import pieces
+from torpor.pipeline import pieces, planning
 
 NUMBERS = np.random.default_rng(41)
 # Even, as signs take turns; so many that nothing is the same in all terms by chance.
@@ -136,3 +136,23 @@ def test_a_check_that_fails_in_one_of_the_terms_names_it() -> None:
     places[3] = Tensor([77])
     with pytest.raises(OutOfBoundsError, match="77"):
         sum(table[one].sum() for one in places).item()
+
+
+def test_the_second_sum_of_many_like_terms_is_none_that_is_planned_as_a_whole(monkeypatch):
+    sizes = []
+    plan = planning.planned
+
+    def counted(roots, target_of):
+        sizes.append(len({node for root, _ in roots for node in root.toposort()}))
+        return plan(roots, target_of)
+
+    monkeypatch.setattr(planning, "planned", counted)
+    w = Tensor(W).requires_grad_()
+    rows = NUMBERS.normal(size=(90, 3))
+    for n in (80, 71, 90, 64):
+        w.grad = None
+        (sum(((Tensor(row) @ w).tanh() ** 2).mean() for row in rows[:n]) / n).backward()
+        each = np.tanh(rows[:n] @ W)
+        slope = rows[:n].T @ (each * (1 - each**2)) * 2 / 4 / n
+        np.testing.assert_allclose(w.grad.numpy(), slope, rtol=1e-9)
+    assert sum(size > 300 for size in sizes) <= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.source import golden
+from torpor import Tensor, lower
 from torpor.ir import UOp
 from torpor.source import render
 
@@ -22,3 +23,8 @@ def test_a_loop_made_by_hand_is_closed():
         assert "kernel void tester(" in text
         assert "for (int ridx0 = 0; ridx0 < 11; ridx0++) {" in text
         assert text.count("{") == text.count("}") == 2
+
+
+def test_what_has_eight_bytes_is_moved_two_at_a_time():
+    (kernel,) = lower(Tensor.empty(64, 64, dtype="int64") // 3, target="metal")
+    assert "long2" in kernel.source and "long4" not in kernel.source

@@ -11,7 +11,7 @@ from torpor.kernel.access import Access, accesses
 from torpor.kernel.ranges import WRITTEN, Loops, find_loops, kind_of, size_of
 
 WIDEST: Final = 16  # lanes of the widest vector that is ever formed
-ITEM_LANES: Final = 4  # of vectors that a work item moves, of elements of any size
+ITEM_LANES: Final = 4  # of the widest vectors that a work item moves
 
 
 def lane_axes(root: UOp, target: Target) -> list[tuple[UOp, int]]:
@@ -24,7 +24,7 @@ def lane_axes(root: UOp, target: Target) -> list[tuple[UOp, int]]:
     for one in loops.order:
         if one.op is Ops.RANGE and kind_of(one) in WRITTEN:
             widest = max((a.itemsize for a in found if a.stride(one) != 0), default=4)
-            most = ITEM_LANES if target.groups else min(target.lanes(widest), WIDEST)
+            most = min(target.lanes(widest), ITEM_LANES if target.groups else WIDEST)
             rank = lane_rank(one, found, most)
             if rank is not None:
                 ranked.append((rank, one))

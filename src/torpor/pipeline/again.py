@@ -91,7 +91,12 @@ def know(small: Small, roots: Sequence[tuple[UOp, str]]) -> None:
         return
     form = canonical(roots)
     recipe = None if form is None or form.buffers != buffers or form.bound else recipe_for(form)
-    alone = recipe is not None and len(recipe.takes) == 1 and recipe.results[0][1] is None
+    alone = (
+        recipe is not None
+        and not recipe.left  # which `recipe_for` counts
+        and len(recipe.takes) == 1
+        and recipe.results[0][1] is None
+    )
     if len(_small) >= MOST_SMALL:
         _small.clear()
     _small[name] = recipe if alone else None

@@ -13,6 +13,7 @@ from torpor.base.collecting import uncollected
 from torpor.base.errors import DeviceError
 from torpor.base.locks import recursive_lock
 from torpor.base.phases import phase
+from torpor.base.recent import forget_oldest
 from torpor.base.target import Target, get_target
 from torpor.device import Device
 from torpor.device.base import Compiler, DeviceBase, Executable
@@ -160,8 +161,7 @@ def load_kept(key: _Key, want: _Want, opts: Opts | None) -> bool:
 def keep_loaded(key: _Key, made: tuple[Program, Executable]) -> None:
     """Keep a kernel in memory; where there are too many, the oldest go. Graphs hold their own."""
     _executables[key] = made
-    while len(_executables) > MOST_LOADED:
-        del _executables[next(iter(_executables))]
+    forget_oldest(_executables, MOST_LOADED)
 
 
 def compile_missing(keys: Mapping[_Key, _Want], device: DeviceBase, chosen: _Chosen) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from torpor.base.errors import TorporError
+from torpor.base.recent import forget_oldest
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -120,8 +121,7 @@ def remembered(known: dict[Any, T], name: Any, make: Callable[[], T]) -> T:
     """What is known under a name; where there is too much, what was asked for first goes."""
     found = known.pop(name, None)
     known[name] = found = make() if found is None else found
-    if len(known) > MOST:
-        del known[next(iter(known))]
+    forget_oldest(known, MOST)
     return found
 
 

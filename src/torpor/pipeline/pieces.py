@@ -19,6 +19,7 @@ from itertools import count
 from math import prod
 from typing import Any, Final, NamedTuple
 
+from torpor.base.recent import forget_oldest
 from torpor.base.site import Site, here
 from torpor.device import Buffer
 from torpor.graph.sizes import is_plain
@@ -35,6 +36,7 @@ from torpor.pipeline.remade import nodes_of
 FRESH: Final = 3  # graphs of a line that are planned before one is computed in pieces: a choice
 FAMILIAR: Final = 2  # graphs that had a piece, before it is known: a choice
 SHARE: Final = 0.75  # of a graph's pieces that are known if it is computed by them: a choice
+MANY: Final = 16  # pieces of each kind, from which one new graph says what the next is of: a choice
 MOST_OPS: Final = 32  # of a piece: a choice
 TERM: Final = 8  # operations that a term counts as, so that long sums have few forms: a choice
 LARGEST: Final = 1 << 26  # bytes of what pieces hand on
@@ -173,6 +175,8 @@ def in_pieces(
         named = [graph.named(piece.outputs, heads) for piece in pieces]
         known = sum([one.kind.graphs > FAMILIAR for one in named])
         if fresh >= FRESH and known >= SHARE * len(named):
+            break
+        if not graph.levels and len(named) >= MANY * len({id(one.kind) for one in named}):
             break
     else:
         return None
@@ -337,9 +341,9 @@ class Graph:
                 words += (op, node.dtype, None if op in _TOLD else node.arg, len(source))
                 stack += source[::-1]
         key = (settings_now(), self.device, *words)
-        kind = _kinds[key] = _kinds.pop(key) if key in _kinds else Kind()
-        if len(_kinds) > MOST_KINDS:
-            del _kinds[next(iter(_kinds))]
+        known = _kinds.pop(key, None)
+        kind = _kinds[key] = known or Kind()
+        forget_oldest(_kinds, MOST_KINDS)
         if kind.last != self.number:
             kind.last = self.number
             kind.graphs += 1

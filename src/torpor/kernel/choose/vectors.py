@@ -47,8 +47,8 @@ class Facts:
     def of(kernel: Kernel) -> Facts:
         found = accesses(find_loops(kernel.ast))
         widest = max((a.itemsize for a in found), default=4)
-        lanes = ITEM_LANES if kernel.target.groups else kernel.target.lanes(widest)
-        return Facts(kernel, found, lanes)
+        lanes = kernel.target.lanes(widest)
+        return Facts(kernel, found, min(lanes, ITEM_LANES) if kernel.target.groups else lanes)
 
     def lanes_along(self, one: UOp) -> int:
         """Elements in the widest vectors of which the axis fills most of one: a short axis takes a
