@@ -93,7 +93,7 @@ def know(small: Small, roots: Sequence[tuple[UOp, str]]) -> None:
     recipe = None if form is None or form.buffers != buffers or form.bound else recipe_for(form)
     alone = (
         recipe is not None
-        and not recipe.left  # which `recipe_for` counts
+        and not recipe.left  # which is counted where it is followed
         and len(recipe.takes) == 1
         and recipe.results[0][1] is None
     )

@@ -103,8 +103,6 @@ def recipe_for(form: Canonical) -> Recipe | None:
     found = _recipes.get(form.key)
     if found is not None:
         found.used = True
-        if found.left:
-            return found if counted_down(form, found) else None
     return found
 
 

@@ -29,6 +29,7 @@ from torpor.pipeline.recipe import (
     Recipe,
     Result,
     can_be_kept,
+    counted_down,
     follow,
     keep,
     recipe_for,
@@ -236,6 +237,8 @@ def known_run(roots: Roots, form: Canonical) -> list[UOp] | None:
 def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
     """The values of roots with this form, if its like has been computed before."""
     recipe = recipe_for(form)
+    if recipe is not None and recipe.left and not counted_down(form, recipe):
+        recipe = None
     if recipe is not None:
         anew.ran()
         return follow(recipe, form, shapes_of(roots))
