@@ -11,7 +11,7 @@ from torpor.kernel.access import Access, accesses
 from torpor.kernel.ranges import WRITTEN, Loops, find_loops, kind_of, size_of
 
 WIDEST: Final = 16  # lanes of the widest vector that is ever formed
-ITEM_LANES: Final = 4  # of the widest vectors that a work item moves
+ITEM_LANES: Final = 4  # words of the widest load of a GPU, which has 16 bytes
 
 
 def lane_axes(root: UOp, target: Target) -> list[tuple[UOp, int]]:

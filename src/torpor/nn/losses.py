@@ -87,8 +87,7 @@ def multi_margin_loss(
     """Of scores (batch, classes) the mean over classes of max(0, margin - right + other)**p, times
     the weight of the right class.
     """
-    if p not in (1, 2):
-        raise ValueRangeError(f"multi_margin_loss has a p of 1 or 2, not {p}")
+    among("multi_margin_loss's p", p, 1, 2)
     rows = input.reshape(-1, input.shape[-1] if input.ndim else 1)
     sized(weight, rows.shape[1:], "a weight for each class")
     asked = target.reshape(-1, 1)

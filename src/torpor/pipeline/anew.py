@@ -14,6 +14,7 @@ from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import RecompileWarning
+from torpor.base.recent import forget_oldest
 from torpor.base.site import Place, Site, decode, here
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
@@ -71,7 +72,7 @@ def reasons(items: Sequence[ScheduleItem]) -> list[str]:
             for line, item in zip(lines, items, strict=True)
         ]
         for line, item in zip(lines, items, strict=True):
-            _forget_old(_kernels)
+            forget_oldest(_kernels, MOST_LINES - 1)
             _kernels.setdefault(line, deque(maxlen=MOST_KERNELS)).appendleft(item.ast)
     return found
 
@@ -79,11 +80,6 @@ def reasons(items: Sequence[ScheduleItem]) -> list[str]:
 def _nearest(differences: Iterable[str]) -> str:
     """The smallest one."""
     return min(differences, key=lambda text: (text == OTHER, len(text)), default=NEW)
-
-
-def _forget_old(known: dict[_Line, deque[UOp]]) -> None:
-    if len(known) >= MOST_LINES:
-        del known[next(iter(known))]
 
 
 def line_of(site: Site) -> _Line:
